@@ -187,7 +187,7 @@ def _trial_in_torch(config: DarcyConfig) -> bool:
     """Whether the few samples of a dry run are solved in torch: where the solver would have to be compiled for them."""
     if not (config.dry_run and _compiled(config)):
         return False
-    from sciops.pde.darcy.compiled.sample import kept_on_disk
+    from sciops.pde.darcy.compiled.kernels import kept_on_disk
 
     return not kept_on_disk()
 

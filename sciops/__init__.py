@@ -25,6 +25,7 @@ _MODULES = (
     "lipschitz",
     "robustness",
     "evaluation",
+    "uncertainty",
     "runs",
     "reports",
     "plotting",
@@ -71,6 +72,7 @@ if TYPE_CHECKING:  # for editors and type checkers, which do not run `__getattr_
         spectral,
         symmetry,
         training,
+        uncertainty,
         zoo,
     )
     from sciops.datasets import convert, load_public, open_dataset, validate

@@ -269,6 +269,78 @@ _PAPERS = {
         2026,
         "ICML 2026",
     ),
+    "precision_recall_losses": _arxiv(
+        "verine2025improving",
+        "Improving Diversity in Language Models: When Temperature Fails, Change the Loss",
+        "Verine, Alexandre and Le Bronnec, Florian and Zheng, Kunhao and Allauzen, Alexandre and Chevaleyre, Yann and "
+        "Negrevergne, Benjamin",
+        "2508.09654",
+        2025,
+        "ICML 2025",
+    ),
+    "lambda_pr": _arxiv(
+        "verine2023precision",
+        "Precision-Recall Divergence Optimization for Generative Modeling with GANs and Normalizing Flows",
+        "Verine, Alexandre and Negrevergne, Benjamin and Pydi, Muni Sreenivas and Chevaleyre, Yann",
+        "2305.18910",
+        2023,
+    ),
+    "loss_truncation": _arxiv(
+        "kang2020improved",
+        "Improved Natural Language Generation via Loss Truncation",
+        "Kang, Daniel and Hashimoto, Tatsunori",
+        "2004.14589",
+        2020,
+    ),
+    "gold": _arxiv(
+        "pang2021text",
+        "Text Generation by Learning from Demonstrations",
+        "Pang, Richard Yuanzhe and He, He",
+        "2009.07839",
+        2020,
+    ),
+    "tailr": "\n".join(
+        [
+            "@inproceedings{ji2023tailoring,",
+            "  title = {{Tailoring Language Generation Models under Total Variation Distance}},",
+            "  author = {Ji, Haozhe and Ke, Pei and Hu, Zhipeng and Zhang, Rongsheng and Huang, Minlie},",
+            "  booktitle = {International Conference on Learning Representations},",
+            "  year = {2023},",
+            "}",
+            "",
+        ]
+    ),
+    "generalized_cross_entropy": _arxiv(
+        "zhang2018generalized",
+        "Generalized Cross Entropy Loss for Training Deep Neural Networks with Noisy Labels",
+        "Zhang, Zhilu and Sabuncu, Mert R.",
+        "1805.07836",
+        2018,
+    ),
+    "focal": _arxiv(
+        "lin2017focal",
+        "Focal Loss for Dense Object Detection",
+        "Lin, Tsung-Yi and Goyal, Priya and Girshick, Ross and He, Kaiming and Dollár, Piotr",
+        "1708.02002",
+        2017,
+    ),
+    "interference_matrix": _arxiv(
+        "alastruey2025interference",
+        "Interference Matrix: Quantifying Cross-Lingual Interference in Transformer Encoders",
+        "Alastruey, Belen and Janeiro, João Maria and Allauzen, Alexandre and Elbayad, Maha and Barrault, Loïc and "
+        "Costa-jussà, Marta R.",
+        "2508.02256",
+        2025,
+    ),
+    "task_grouping": _arxiv(
+        "standley2020which",
+        "Which Tasks Should Be Learned Together in Multi-task Learning?",
+        "Standley, Trevor and Zamir, Amir R. and Chen, Dawn and Guibas, Leonidas and Malik, Jitendra and "
+        "Savarese, Silvio",
+        "1905.07553",
+        2020,
+        "ICML 2020",
+    ),
     "s4d": _arxiv(
         "gu2022parameterization",
         "On the Parameterization and Initialization of Diagonal State Space Models",
@@ -325,6 +397,60 @@ _PAPERS = {
         "1910.10683",
         2020,
     ),
+    "precision_recall_llm": _arxiv(
+        "lebronnec2024exploring",
+        "Exploring Precision and Recall to assess the quality and diversity of LLMs",
+        "Le Bronnec, Florian and Verine, Alexandre and Negrevergne, Benjamin and Chevaleyre, Yann "
+        "and Allauzen, Alexandre",
+        "2402.10693",
+        2024,
+    ),
+    "improved_precision_recall": _arxiv(
+        "kynkaanniemi2019improved",
+        "Improved Precision and Recall Metric for Assessing Generative Models",
+        'Kynk{\\"a}{\\"a}nniemi, Tuomas and Karras, Tero and Laine, Samuli and Lehtinen, Jaakko and Aila, Timo',
+        "1904.06991",
+        2019,
+    ),
+    "density_coverage": _arxiv(
+        "naeem2020reliable",
+        "Reliable Fidelity and Diversity Metrics for Generative Models",
+        "Naeem, Muhammad Ferjad and Oh, Seong Joon and Uh, Youngjung and Choi, Yunjey and Yoo, Jaejun",
+        "2002.09797",
+        2020,
+    ),
+    "precision_recall_curves": _arxiv(
+        "sajjadi2018assessing",
+        "Assessing Generative Models via Precision and Recall",
+        "Sajjadi, Mehdi S. M. and Bachem, Olivier and Lucic, Mario and Bousquet, Olivier and Gelly, Sylvain",
+        "1806.00035",
+        2018,
+    ),
+    "mauve": _arxiv(
+        "pillutla2021mauve",
+        "MAUVE: Measuring the Gap Between Neural Text and Human Text using Divergence Frontiers",
+        "Pillutla, Krishna and Swayamdipta, Swabha and Zellers, Rowan and Thickstun, John and Welleck, Sean "
+        "and Choi, Yejin and Harchaoui, Zaid",
+        "2102.01454",
+        2021,
+    ),
+    "scope": _arxiv(
+        "duong2025scope",
+        "SCOPE: A Self-supervised Framework for Improving Faithfulness in Conditional Text Generation",
+        "Duong, Song and Le Bronnec, Florian and Allauzen, Alexandre and Guigue, Vincent and Lumbreras, Alberto and "
+        "Soulier, Laure and Gallinari, Patrick",
+        "2502.13674",
+        2025,
+        "ICLR 2025",
+    ),
+    "dpo": _arxiv(
+        "rafailov2023direct",
+        "Direct Preference Optimization: Your Language Model is Secretly a Reward Model",
+        "Rafailov, Rafael and Sharma, Archit and Mitchell, Eric and Ermon, Stefano and Manning, Christopher D. and "
+        "Finn, Chelsea",
+        "2305.18290",
+        2023,
+    ),
     "foton": _arxiv(
         "caillon2025forward",
         "Forward Only Learning for Orthogonal Neural Networks of any Depth",
@@ -338,6 +464,35 @@ _PAPERS = {
         "Dellaferrera, Giorgia and Kreiman, Gabriel",
         "2201.11665",
         2022,
+    ),
+    "quantized": _arxiv(
+        "delattre2025conditional",
+        "Conditional Distribution Quantization in Machine Learning",
+        "Delattre, Blaise and Delattre, Sylvain and Vérine, Alexandre and Allauzen, Alexandre",
+        "2502.07151",
+        2025,
+    ),
+    "annealed_points": _arxiv(
+        "perera2024annealed",
+        "Annealed Multiple Choice Learning: Overcoming limitations of Winner-takes-all with annealing",
+        "Perera, David and Letzelter, Victor and Mariotte, Théo and Cortés, Adrien and Chen, Mickaël and Essid, Slim "
+        "and Richard, Gaël",
+        "2407.15580",
+        2024,
+    ),
+    "flow_matching": _arxiv(
+        "lipman2022flow",
+        "Flow Matching for Generative Modeling",
+        "Lipman, Yaron and Chen, Ricky T. Q. and Ben-Hamu, Heli and Nickel, Maximilian and Le, Matt",
+        "2210.02747",
+        2022,
+    ),
+    "mc_dropout": _arxiv(
+        "gal2015dropout",
+        "Dropout as a Bayesian Approximation: Representing Model Uncertainty in Deep Learning",
+        "Gal, Yarin and Ghahramani, Zoubin",
+        "1506.02142",
+        2015,
     ),
 }
 
@@ -374,13 +529,35 @@ _METHODS = {
     "state_space": ("s4d", "locost"),
     "resolvent": ("resolvent_attention", "block_resolvent"),
     "token_mixing": ("token_mixing",),
+    "precision_recall_losses": (
+        "precision_recall_losses",
+        "lambda_pr",
+        "loss_truncation",
+        "gold",
+        "tailr",
+        "generalized_cross_entropy",
+        "focal",
+    ),
+    "interference": ("interference_matrix", "task_grouping"),
     "encoder_decoder": ("t5", "locost"),
     "gap_sentences": ("pegasus",),
     "best_rq": ("best_rq",),
     "polynomial_speech": ("polynomial_speech",),
     "ctc": ("ctc",),
+    "scope": ("scope", "dpo"),
+    "dpo": ("dpo",),
     "foton": ("foton",),
+    "precision_recall": (
+        "precision_recall_llm",
+        "improved_precision_recall",
+        "density_coverage",
+        "precision_recall_curves",
+        "mauve",
+    ),
     "pepita": ("pepita",),
+    "quantized": ("quantized", "annealed_points"),
+    "flow": ("flow_matching",),
+    "dropout": ("mc_dropout",),
 }
 
 CITATIONS: dict[str, str] = {name: "\n".join(_PAPERS[key] for key in keys) for name, keys in _METHODS.items()}

@@ -65,8 +65,6 @@ _PACKAGES = (
     "numba",
 )
 TRAINED_BY = "studies.train."  # the module of the configuration that `sciops train` writes
-_CHECKPOINTS = ("best.safetensors", "last.safetensors")  # of `fit`, in the order in which a run's model is looked for
-_MODELS = ("model.safetensors", "model/model.safetensors")
 
 
 def load_model(
@@ -95,13 +93,13 @@ def load_model(
     from sciops.models import persistence
 
     folder = zoo.resolved(folder)
-    checkpoint = _checkpoint(folder)
-    if checkpoint is not None:
+    weights = persistence.weights_file(folder)
+    if weights is not None and weights.name in persistence.CHECKPOINTS:
         from sciops.training.best_model import load_best_model
 
-        return load_best_model(checkpoint, budget=budget).to(device).eval()
-    if folder.is_file() and folder.name in (persistence.CONFIG, persistence.WEIGHTS):
-        folder = folder.parent
+        return load_best_model(weights, budget=budget).to(device).eval()
+    if weights is not None and weights.name == persistence.WEIGHTS:
+        folder = weights.parent
     reason = _why_no_model(folder)
     if reason is not None:
         raise ValueError(f"{folder} holds no model: {reason}")
@@ -111,23 +109,14 @@ def load_model(
 def is_run(path: str | os.PathLike) -> bool:
     """Whether a folder is that of a run or of a saved model, and not one of data."""
     path = Path(path)
-    return path.is_dir() and any((path / name).is_file() for name in (*_CHECKPOINTS, "environment.json", *_MODELS))
+    return path.is_dir() and ((path / "environment.json").is_file() or has_model(path))
 
 
 def has_model(folder: Path) -> bool:
     """Whether the folder of a run holds a model that `load_model` can read."""
-    return any((folder / name).is_file() for name in (*_CHECKPOINTS, *_MODELS))
-
-
-def _checkpoint(folder: Path) -> Path | None:
-    """The checkpoint that a run's model is read from; None where `save_model` wrote it, or there is no run."""
     from sciops.models import persistence
 
-    if folder.is_file():
-        return folder if folder.name in _CHECKPOINTS else None
-    if (persistence.model_folder(folder) / persistence.WEIGHTS).is_file():
-        return None
-    return next((folder / name for name in _CHECKPOINTS if (folder / name).is_file()), None)
+    return persistence.weights_file(folder) is not None
 
 
 def _why_no_model(folder: Path) -> str | None:

@@ -28,6 +28,7 @@ from sciops.pde import wave
 from sciops.plotting import draw_field, draw_spectra, figure, series
 from sciops.random_fields import gaussian_random_field
 from sciops.spectral import power_spectrum
+from studies.kit.answers import listed, met, sentence
 from studies.kit.study import finished, opened, picked
 from studies.kit.tables import print_table
 
@@ -74,7 +75,14 @@ def run(config: Config) -> dict[str, Any]:
     results["checks"] = _checks(results, config)
     failed = "; ".join(row["what"] for row in results["checks"] if not row["met"])
     wrong = failed and f"not within tolerance: {failed}"
-    return finished(folder, results, lambda _, figures: _draw(forced, budgets, grid, figures), _print, wrong=wrong)
+    draw = lambda _, figures: _draw(forced, budgets, grid, figures)  # noqa: E731
+    return finished(folder, results, draw, _print, answer=answer, wrong=wrong)
+
+
+def answer(results: dict[str, Any]) -> str:
+    """What the budgets leave open, and how many checks hold."""
+    said = [f"the budget of {name} closes to {one['closure']:.1e}" for name, one in results["budgets"].items()]
+    return sentence(listed(said), met(results["checks"], "checks"))
 
 
 def budgets_over_time(w: np.ndarray, times: np.ndarray, grid: Grid, config: Config) -> dict[str, dict[str, Any]]:
@@ -172,7 +180,8 @@ def _print(results: dict[str, Any]) -> None:
 
 
 def _draw(forced: Any, budgets: dict[str, dict[str, Any]], grid: Grid, folder: Path) -> None:
-    with figure(folder / "budgets.png", 1, 2, width=3.8, height=3.0) as (_, axes):
+    caption = "Rates of energy and enstrophy of one flow, measured, and as the sum of viscosity, drag and forcing."
+    with figure(folder / "budgets.png", 1, 2, width=3.8, height=3.0, caption=caption) as (_, axes):
         for axis, (name, one) in zip(axes[0], budgets.items()):
             lines = one["lines"]
             for label, style in zip(("viscosity", "drag", "forcing", "sum"), series()):
@@ -182,7 +191,8 @@ def _draw(forced: Any, budgets: dict[str, dict[str, Any]], grid: Grid, folder: P
             axis.plot(forced.times[2:-2:every], lines["measured"][::every], "o", **hollow)
             axis.set(xlabel="time", ylabel=f"rate of {name}", title=f"{name}: left open {one['closure']:.1e}")
             axis.legend()
-    with figure(folder / "flow.png", 1, 3, width=3.4, height=2.9) as (fig, axes):
+    caption = "Vorticity of one flow at the start and at the end, and the mean energy spectrum at three times."
+    with figure(folder / "flow.png", 1, 3, width=3.4, height=2.9, caption=caption) as (fig, axes):
         first, last, spectrum = axes[0]
         draw_field(fig, first, forced.u[0, 0], grid, title="w, t = 0", signed=True)
         draw_field(fig, last, forced.u[0, -1], grid, title=f"w, t = {forced.times[-1]:g}", signed=True)

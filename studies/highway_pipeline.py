@@ -33,6 +33,7 @@ from sciops.models import build_model
 from sciops.plotting import figure, series
 from sciops.training.gradients import highway_stack
 from sciops.training.gradients.stacks import Layer, LayerByLayer, layers_of, layers_of_block
+from studies.kit.answers import listed, met, sentence
 from studies.kit.study import finished, opened
 from studies.kit.tables import print_table
 from studies.kit.timing import interleaved, print_targets, require_equal, target
@@ -245,7 +246,17 @@ def _report(results: dict[str, Any], config: Config) -> None:
         for row in found["rows"]
         if row["k"] in (0, 1, 2)
     ]
-    finished(folder, results, _draw, lambda results: _print(results, config), picture="highway_pipeline.png")
+    show = lambda results: _print(results, config)  # noqa: E731
+    finished(folder, results, _draw, show, answer=answer, picture="highway_pipeline.png")
+
+
+def answer(results: dict[str, Any]) -> str:
+    """The speed of the backward pass by number of sweeps, by kind of layers."""
+    said = []
+    for kind, found in results["stacks"].items():
+        speeds = listed(f"{row['speed']:.2f} (k = {row['k']})" for row in found["rows"] if row["k"] is not None)
+        said.append(f"{kind}: the backward pass is {speeds} times as fast as backpropagation in turns")
+    return sentence(*said, met(results["targets"]))
 
 
 def _print(results: dict[str, Any], config: Config) -> None:
@@ -265,7 +276,10 @@ def _print(results: dict[str, Any], config: Config) -> None:
 
 def _draw(results: dict[str, Any], path: Path) -> None:
     kinds = results["stacks"]
-    with figure(path, 1, 2) as (_, axes):
+    caption = (
+        "Speed of the backward pass over processes in a row, median and quartiles, and cosine, by number of sweeps."
+    )
+    with figure(path, 1, 2, caption=caption) as (_, axes):
         for (kind, found), style in zip(kinds.items(), series()):
             rows = [row for row in found["rows"] if row["k"] is not None]
             k, speed = [row["k"] for row in rows], np.array([row["speed"] for row in rows])

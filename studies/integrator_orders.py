@@ -34,6 +34,7 @@ from sciops.pde.evolution import (
 )
 from sciops.plotting import series
 from sciops.random_fields import gaussian_random_field
+from studies.kit.answers import met, sentence
 from studies.kit.choices import require_known
 from studies.kit.figures import panels, ticks
 from studies.kit.study import finished, opened
@@ -127,7 +128,17 @@ def run(config: Config) -> dict[str, Any]:
         if not abs(row["slope"] - row["order"]) <= config.tolerance
     ]
     off += [f"{row['what']}: {row['error']:.1e} > {row['most']:.0e}" for row in results["exact"] if not row["met"]]
-    return finished(folder, results, _draw, _print, picture="integrator_orders.png", wrong="; ".join(off))
+    how = {"answer": answer, "picture": "integrator_orders.png", "wrong": "; ".join(off)}
+    return finished(folder, results, _draw, _print, **how)
+
+
+def answer(results: dict[str, Any]) -> str:
+    """How far the measured orders lie from those of the methods."""
+    orders = results["orders"]
+    apart = max((abs(row["slope"] - row["order"]) for row in orders), default=0.0)
+    equations = len({row["equation"] for row in orders})
+    said = f"measured orders of {equations} equations lie within {apart:.2f} of those of the method"
+    return sentence(said, f"{met(results['exact'], 'exact solutions')} within their bound")
 
 
 def measure(name: str, case: Problem, config: Config) -> list[dict[str, Any]]:
@@ -204,7 +215,8 @@ def _print(results: dict[str, Any]) -> None:
 
 def _draw(results: dict[str, Any], path: Path) -> None:
     equations = grouped(results["orders"], "equation")
-    with panels(path, len(equations), 3, width=2.9, height=2.6) as axes:
+    caption = "Error against the step of time for every order, with lines of these orders."
+    with panels(path, len(equations), 3, width=2.9, height=2.6, caption=caption) as axes:
         for axis, (name, rows) in zip(axes, equations.items()):
             for row, style in zip(rows, series()):
                 steps, errors = np.array(row["steps"]), np.array(row["errors"])

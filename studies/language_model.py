@@ -25,6 +25,7 @@ from sciops.evaluation import spread
 from sciops.models import LanguageModel, generate, load_model, save_model
 from sciops.plotting import series
 from sciops.runs import RunFolder
+from studies.kit.answers import listed, sentence
 from studies.kit.cells import cell_name, kept
 from studies.kit.figures import panels
 from studies.kit.mixer_arms import ARMS, Arm, chosen_arms, matched_ratio, parameters_of
@@ -97,7 +98,15 @@ def run(config: Config) -> dict[str, Any]:
     results = {"corpus": data.name, "rows": summary(runs), "runs": runs, "prompt": prompt, "samples": samples}
     worse = [r["arm"] for r in runs if not r["perplexity"] < r["unigram_perplexity"]]
     wrong = f"no better than the frequencies of tokens: {', '.join(dict.fromkeys(worse))}" if worse else ""
-    return finished(folder, results, _draw, _print, picture="language_model.png", wrong=wrong)
+    return finished(folder, results, _draw, _print, answer=answer, picture="language_model.png", wrong=wrong)
+
+
+def answer(results: dict[str, Any]) -> str:
+    """The arms by their bits per byte, the best first."""
+    rows = sorted(results["rows"], key=lambda row: row["bits_per_byte"])
+    scores = listed(f"{row['arm']} {row['bits_per_byte']:.3f} (perplexity {row['perplexity']:.1f})" for row in rows)
+    alone = rows[0]["unigram_perplexity"]
+    return sentence(f"bits per byte of {results['corpus']}: {scores}", f"frequencies alone have perplexity {alone:.1f}")
 
 
 def trained(name: str, arm: Arm, seed: int, data: TextData, config: Config, folder: RunFolder) -> dict[str, Any]:
@@ -170,7 +179,8 @@ def _print(results: Mapping[str, Any]) -> None:
 
 def _draw(results: Mapping[str, Any], path: Path) -> None:
     """Bits per byte against the time of training, a point a training."""
-    with panels(path, 1, 1, width=3.6) as (axis,):
+    caption = "Bits per byte of the test text against the time of training, a point a training."
+    with panels(path, 1, 1, width=3.6, caption=caption) as (axis,):
         for (arm, runs), style in zip(grouped(results["runs"], "arm").items(), series()):
             seconds, bits = ([r[key] for r in runs] for key in ("seconds", "bits_per_byte"))
             axis.plot(seconds, bits, label=arm, **(style | {"linestyle": ""}))

@@ -22,9 +22,10 @@ from typing import Any
 import numpy as np
 
 from sciops.commands.command_line import command
+from studies.kit.answers import listed, sentence
 from studies.kit.choices import require_known
 from studies.kit.figures import panels
-from studies.kit.study import opened
+from studies.kit.study import finished, opened
 
 VERBS = ("info", "validate", "open", "train", "to native", "round trip")
 
@@ -34,6 +35,7 @@ class Config:
     layouts: tuple[str, ...] = ()  # of `sciops.datasets.formats.samples.SAMPLES`; default all
     epochs: int = 1  # of the fno
     width: int = 8  # channels of the fno
+    batch: int = 4  # fields a step
     seed: int = 0  # of the files and of the model
     output: Path = Path("runs/readers_matrix")  # folder for results.json and the figure
 
@@ -63,14 +65,17 @@ def run(config: Config) -> dict[str, Any]:
         _print_row(layout, table[layout])
     failed = [(layout, verb) for layout, row in table.items() for verb in VERBS if row[verb] != "ok"]
     results = {"table": table, "failed": failed}
-    folder.write_results(results)
-    _draw(table, folder.figures / "readers_matrix.png")
-    for layout, verb in failed:
-        print(f"  {layout}, {verb}: {table[layout][verb]}")
-    print(f"\n{len(table)} layouts, {len(failed)} cells failed; results.json and figures in {folder.path}")
+    finished(folder, results, _draw, _print, answer=answer, picture="readers_matrix.png")
     if failed:
         sys.exit(1)
     return results
+
+
+def answer(results: dict[str, Any]) -> str:
+    """How many layouts go through all verbs."""
+    failed = {layout for layout, _ in results["failed"]}
+    said = f"{len(results['table']) - len(failed)} of {len(results['table'])} layouts pass {listed(VERBS)}"
+    return sentence(said, f"not {listed(sorted(failed))}" if failed else "")
 
 
 def _row(layout: str, scratch: Path, config: Config) -> dict[str, Any]:
@@ -154,7 +159,7 @@ def _train(path: Path, row: dict[str, Any], config: Config) -> None:
     modes = tuple(min(6, max(1, n // 2)) for n in data.train.grid.shape)
     channels = {"in_channels": first["x"].shape[1], "out_channels": first["y"].shape[1]}
     model = build_model("fno", width=config.width, depth=2, modes=modes, **channels)
-    run = fit(model, data, TrainConfig(epochs=config.epochs, batch_size=4, seed=config.seed, progress=False))
+    run = fit(model, data, TrainConfig(epochs=config.epochs, batch_size=config.batch, seed=config.seed, progress=False))
     loss = run.history[-1]["loss"]
     if not np.isfinite(loss) or len(run.history) != config.epochs:
         raise Unsound(f"loss {loss} after {len(run.history)} epochs")
@@ -231,8 +236,15 @@ def _print_row(layout: str, row: dict[str, Any]) -> None:
     print(f"{layout:>28} {cells}   {loss}, {row.get('what', '')}")
 
 
-def _draw(table: dict[str, dict[str, Any]], path: Path) -> None:
-    with panels(path, 1, 1, width=7.0, height=0.7 + 0.23 * len(table)) as (axis,):
+def _print(results: dict[str, Any]) -> None:
+    for layout, verb in results["failed"]:
+        print(f"  {layout}, {verb}: {results['table'][layout][verb]}")
+    print(f"\n{len(results['table'])} layouts, {len(results['failed'])} cells failed")
+
+
+def _draw(results: dict[str, Any], path: Path) -> None:
+    table, caption = results["table"], "Which verbs pass on a tiny file of every layout."
+    with panels(path, 1, 1, width=7.0, height=0.7 + 0.23 * len(table), caption=caption) as (axis,):
         good = np.array([[row[verb] == "ok" for verb in VERBS] for row in table.values()])
         colours = np.where(good[..., None], (0.337, 0.706, 0.914), (0.835, 0.369, 0.0))
         axis.imshow(colours, aspect="auto")

@@ -26,6 +26,7 @@ from typing import Any
 from data_gen import darcy
 from sciops.datasets.native import content_hash
 from sciops.plotting import series
+from studies.kit.answers import listed, sentence
 from studies.kit.choices import require_installed
 from studies.kit.figures import panels
 from studies.kit.study import finished, opened, picked
@@ -83,12 +84,24 @@ def run(config: Config) -> dict[str, Any]:
             raise RuntimeError(f"worker {victim} was to be killed and is still there")
         arms[ZARR] = _watched(replace(there, output=data / "store.zarr"))
     results = _results(config, arms, cluster_start)
-    finished(folder, results, lambda _, path: _draw(config, arms, path), _print, picture="scale_out.png")
+    draw = lambda _, path: _draw(config, arms, path)  # noqa: E731
+    finished(folder, results, draw, _print, answer=answer, picture="scale_out.png")
     if len(set(results["hashes"].values())) > 1:
         raise RuntimeError(f"the files differ ({results['hashes']}): they are kept in {data}")
     if not config.keep:
         shutil.rmtree(data)
     return results
+
+
+def answer(results: dict[str, Any]) -> str:
+    """Whether all files are equal, and the speed of the cluster over one process."""
+    ratios = results["over_one_process"]
+    equal = "equal" if len(set(results["hashes"].values())) == 1 else "not equal"
+    speeds = listed(f"{name} {ratio:.2f}" for name, ratio in ratios.items())
+    return sentence(
+        f"{len(results['hashes'])} files, one of them with a worker killed, are {equal}",
+        f"speed over one process: {speeds}",
+    )
 
 
 @contextlib.contextmanager
@@ -163,7 +176,8 @@ def _results(config: Config, arms: dict[str, Generation], cluster_start: float) 
 
 
 def _draw(config: Config, arms: dict[str, Generation], path: Path) -> None:
-    with panels(path, 1, 1, width=4.6, height=3.0) as (panel,):
+    caption = "Samples that were finished against time, in one process and on a cluster whose worker is killed."
+    with panels(path, 1, 1, width=4.6, height=3.0, caption=caption) as (panel,):
         for (name, arm), style in zip(arms.items(), series()):
             seconds, done = zip((0.0, 0), *arm.finished)
             panel.plot(seconds, done, label=name, **{**style, "marker": None})

@@ -15,7 +15,7 @@ _BUSY = """
     from sciops.processes import end_with_parent
 
     def busy():
-        print(os.getpid(), flush=True)
+        os.write(1, f"{os.getpid()}\\n".encode())  # in one piece: three processes write there
         time.sleep(60)
 """
 _PROCESS = """
@@ -58,10 +58,12 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path, code: str) -> 
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": where},
     ) as parent:
-        found = {int(parent.stdout.readline()) for _ in range(3)}
-        for one in found:
-            os.kill(one, 0)
-        parent.kill()
+        try:
+            found = {int(parent.stdout.readline()) for _ in range(3)}
+            for one in found:
+                os.kill(one, 0)
+        finally:
+            parent.kill()
         # at the end of the last process that can write there
         rest, _ = parent.communicate(timeout=20)
     assert len(found) == 3 and rest == ""

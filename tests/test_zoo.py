@@ -37,12 +37,16 @@ def test_the_card_is_met_on_test_samples_that_are_made_anew(name: str, output: P
 def test_the_study_prints_a_row_a_model_and_refuses_a_card_that_is_not_met(tmp_path: Path, capsys, monkeypatch) -> None:
     pytest.importorskip("sklearn")
     from studies import zoo as study
+    from studies.zoo import scored
 
+    card = zoo.card("digits-multipole")
     config = study.Config(part="score", models=("digits-multipole",), threads=1, output=tmp_path)
     (row,) = study.run(config)["models"]
     assert row["error"] == row["card"] and "digits-multipole" in capsys.readouterr().out
     assert (tmp_path / "figures" / "zoo.png").exists()
+    assert scored("digits-multipole", tmp_path, whole=True) == row | {"error": card.error, "card": card.error}
     monkeypatch.setattr(study.digits, "errors", lambda *given: [1.0] * given[-1])
+    assert scored("digits-multipole", tmp_path, whole=True)["difference"] > 1
     with pytest.raises(RuntimeError, match="the card of digits-multipole is not met"):
         study.run(config)
 
@@ -66,6 +70,8 @@ def test_what_is_in_the_zoo() -> None:
     from studies import zoo as study
 
     assert set(NAMES) <= set(study.NAMES) and {"burgers256", "digits-multipole"} <= set(NAMES)
+    for name in set(NAMES) & set(study.RECIPES):
+        assert len(zoo.card(name).shift) == len(study.RECIPES[name].grids)
 
 
 def test_the_command_lists_them_and_shows_a_card(capsys) -> None:

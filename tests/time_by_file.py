@@ -77,6 +77,8 @@ def main() -> None:
         files += sorted(path.rglob("test_*.py")) if path.is_dir() else [path]
     folder = _ROOT / ".pytest_cache" / "times"
     folder.mkdir(parents=True, exist_ok=True)
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # as in the workers of a run of all tests
+        os.environ.setdefault(name, "1")
     sys.path[:1] = [str(_ROOT), str(_ROOT / "tests")]
     for name in [*_SHARED, *importlib.import_module("warm").IMPORTED]:
         importlib.import_module(name)

@@ -1,8 +1,8 @@
 """Python processes forked from a server that has imported torch and sciops, for tests that need other processes.
 
 A fresh interpreter imports for about five seconds; one that is forked from the server begins with everything imported.
-`python` stands for `subprocess.run([sys.executable, ...])`, `launch` for `studies.distributed_training.launch`, that
-is, for torchrun.
+`python` stands for `subprocess.run([sys.executable, ...])`, `Popen` for `subprocess.Popen` of the same, `launch` for
+`studies.kit.launch.launch`, that is, for torchrun.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import contextlib
 import faulthandler
 import gc
 import importlib
+import importlib.machinery
 import logging
 import multiprocessing
 import multiprocessing.connection
@@ -30,6 +31,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 # what the server imports first
@@ -180,6 +182,65 @@ def begin(arguments: list[str], folder: Path, *, env: dict[str, str] | None = No
     return Running(process, said)
 
 
+class Popen:
+    """As `subprocess.Popen` of ``[sys.executable, "-m", module, ...]`` or ``"-c", code``, forked from the server.
+
+    Pipes, files and the options below are those of `subprocess.Popen`. A package that the environment's ``PYTHONPATH``
+    puts before the one of its name that the server has imported takes its place.
+    """
+
+    def __init__(
+        self,
+        words: list[str],
+        *,
+        stdin: Any = None,
+        stdout: Any = None,
+        stderr: Any = None,
+        text: bool = False,
+        env: dict[str, str] | None = None,
+        start_new_session: bool = False,
+    ) -> None:
+        self.args, theirs = words, []
+        for number, (name, asked) in enumerate((("stdin", stdin), ("stdout", stdout), ("stderr", stderr))):
+            setattr(self, name, None)
+            if asked == subprocess.PIPE:
+                read, write = os.pipe()
+                end, mine = (read, write) if name == "stdin" else (write, read)
+                setattr(self, name, open(mine, ("w" if name == "stdin" else "r") + ("" if text else "b")))
+            elif asked == subprocess.DEVNULL:
+                end = os.open(os.devnull, os.O_RDWR)
+            else:
+                same = theirs[1] if asked == subprocess.STDOUT else number if asked is None else asked
+                end = os.dup(same if isinstance(same, int) else same.fileno())
+            theirs.append(multiprocessing.connection.Connection(end))  # which a process can be given
+        environment = os.environ if env is None else env
+        arguments = (words[1:], dict(environment), os.getcwd(), theirs, start_new_session)
+        self._process = _server.Process(target=_main, args=arguments)
+        self._process.start()
+        for end in theirs:
+            end.close()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self, timeout: float | None = None) -> int:
+        self._process.join(timeout)
+        if self._process.exitcode is None:
+            raise subprocess.TimeoutExpired(self.args, timeout)
+        return self._process.exitcode
+
+    def kill(self) -> None:
+        self._process.kill()
+
+
 @contextlib.contextmanager
 def dask_workers() -> Iterator[None]:
     """Workers of clusters that are begun in the context, and those that replace them, are forked from the server."""
@@ -191,9 +252,37 @@ def dask_workers() -> Iterator[None]:
         yield
 
 
+def _find_anew(package: str) -> None:
+    """Forgets an imported package in whose place a fresh interpreter would find another one."""
+    sys.path[:0] = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", *sys.path)]
+    imported, found = sys.modules.get(package), importlib.machinery.PathFinder.find_spec(package)
+    if imported is not None and found is not None and found.origin != imported.__spec__.origin:
+        del sys.modules[package]
+
+
+@contextlib.contextmanager
+def undrawn() -> Iterator[None]:
+    """Runs of `studies.train` in the block draw no figures: where nobody looks at them, that is half of their time."""
+    from studies import train
+
+    with mock.patch.object(train, "draw_all"):
+        yield
+
+
+_LAUNCHED = """
+    import runpy
+    import sys
+    sys.path.insert(0, {here!r})
+    from warm import undrawn
+    with undrawn():
+        runpy.run_module({module!r}, run_name="__main__", alter_sys=True)
+"""
+
+
 def launch(module: str, arguments: list[str], *, processes: int = 1) -> str:
-    """As `studies.distributed_training.launch`, with ranks of the server; returns what the module printed."""
-    done = python(["-m", module, *arguments], timeout=200, processes=processes, env={"CUDA_VISIBLE_DEVICES": ""})
+    """As `studies.kit.launch.launch`, with ranks of the server, which draw as in `undrawn`; what the module printed."""
+    code = _LAUNCHED.format(here=str(Path(__file__).parent), module=module)
+    done = python(["-c", code, *arguments], timeout=200, processes=processes, env={"CUDA_VISIBLE_DEVICES": ""})
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
@@ -220,7 +309,13 @@ def _wait(ranks: list[multiprocessing.Process], timeout: float, arguments: list[
     return codes
 
 
-def _main(arguments: list[str], environment: dict[str, str], folder: str, said: Path, leads: bool = False) -> None:
+def _main(
+    arguments: list[str],
+    environment: dict[str, str],
+    folder: str,
+    said: Path | list[multiprocessing.connection.Connection],
+    leads: bool = False,
+) -> None:
     import torch
 
     if leads:
@@ -228,8 +323,14 @@ def _main(arguments: list[str], environment: dict[str, str], folder: str, said: 
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    for number, kind in ((1, ".out"), (2, ".err")):
-        os.dup2(os.open(said.with_suffix(kind), os.O_WRONLY | os.O_CREAT), number)
+    if isinstance(said, Path):
+        for number, kind in ((1, ".out"), (2, ".err")):
+            os.dup2(os.open(said.with_suffix(kind), os.O_WRONLY | os.O_CREAT), number)
+    else:
+        for number, stream in enumerate(said):
+            os.dup2(stream.fileno(), number)
+            stream.close()
+        sys.stdin = open(0, closefd=False)
     torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     faulthandler.register(signal.SIGUSR1, file=2)
@@ -237,6 +338,7 @@ def _main(arguments: list[str], environment: dict[str, str], folder: str, said: 
     status, kept = 0, {"__name__": "__main__"}
     try:
         if kind == "-m":
+            _find_anew(what.partition(".")[0])
             runpy.run_module(what, run_name="__main__", alter_sys=True)
         else:
             exec(compile(textwrap.dedent(what), "<string>", "exec"), kept)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
+from small import small
 
 import sciops
 from sciops.datasets import load_splits
@@ -36,14 +36,7 @@ def main(data: str, run: str, output: str) -> None:
                 axis.grid(visible=False)
                 drawing.colorbar(image, ax=axis, shrink=0.8)
             row[0].set_ylabel(f"{points}² nodes" + (", trained here" if points == 43 else ", never seen"))
-    small(output)
-
-
-def small(path: str) -> None:
-    """Makes the file a third as large: 1000 points wide, 192 colours."""
-    image = Image.open(path).convert("RGB")
-    image = image.resize((1000, round(image.height * 1000 / image.width)), Image.Resampling.LANCZOS)
-    image.quantize(192, dither=Image.Dither.NONE).save(path, optimize=True)
+    small(output, output)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,20 @@
 
 from sciops.models.apply import apply_model
 from sciops.models.check import CheckTable, check_operator
+from sciops.models.distributions import (
+    DISTRIBUTIONS,
+    DistributionModel,
+    DropoutModel,
+    DropoutOptions,
+    Ensemble,
+    EnsembleOptions,
+    FlowModel,
+    FlowOptions,
+    QuantileModel,
+    QuantileOptions,
+    Quantized,
+    QuantizedOptions,
+)
 from sciops.models.images import (
     Classifier,
     ClassifierOptions,
@@ -27,7 +41,7 @@ from sciops.models.orthogonal import (
     polar,
 )
 from sciops.models.persistence import load_model, read_config, save_model
-from sciops.models.registry import MODELS, build_model, model_from_config
+from sciops.models.registry import MODELS, build_model, model_from_config, network_in
 from sciops.models.sequences import (
     EncoderDecoder,
     EncoderDecoderOptions,
@@ -51,17 +65,25 @@ from sciops.models.spine import Operator, OperatorOptions, SpineOptions
 from sciops.models.wrappers import Latent, Normalized, Stepper, StepperOptions, SymmetryAveraged
 
 __all__ = [
+    "DISTRIBUTIONS",
     "MODELS",
     "CheckTable",
     "Classifier",
     "ClassifierOptions",
     "Corrector",
     "CorrectorOptions",
+    "DistributionModel",
+    "DropoutModel",
+    "DropoutOptions",
     "EffectiveCoefficient",
     "EffectiveCoefficientOptions",
     "EncoderDecoder",
     "EncoderDecoderOptions",
+    "Ensemble",
+    "EnsembleOptions",
     "FNOOptions",
+    "FlowModel",
+    "FlowOptions",
     "Generated",
     "HuggingFaceClassifier",
     "HybridOptions",
@@ -76,6 +98,10 @@ __all__ = [
     "OrthogonalConvolution",
     "OrthogonalNet",
     "OrthogonalOptions",
+    "QuantileModel",
+    "QuantileOptions",
+    "Quantized",
+    "QuantizedOptions",
     "Recurrent",
     "RecurrentOptions",
     "SequenceStack",
@@ -108,6 +134,7 @@ __all__ = [
     "mano",
     "match_parameters",
     "model_from_config",
+    "network_in",
     "orthogonality_defect",
     "orthogonalize_",
     "polar",

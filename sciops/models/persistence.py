@@ -22,6 +22,7 @@ from sciops.models.building import Misfit, Stored, build_to_fit
 from sciops.models.registry import model_from_config
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+CHECKPOINTS = ("best.safetensors", "last.safetensors")  # of `fit`, in the order in which a run's model is looked for
 _FORMAT = "2"
 
 
@@ -147,10 +148,24 @@ def model_folder(folder: str | Path) -> Path:
     """The folder, or the ``model`` inside the folder of a command's run; raises ValueError for a file."""
     folder = Path(folder)
     if folder.is_file():
-        inside = folder.name in (CONFIG, WEIGHTS, "best.safetensors")
+        inside = folder.name in (CONFIG, WEIGHTS, CHECKPOINTS[0])
         advice = f"pass its folder, load_model({str(folder.parent)!r})" if inside else "it holds no model of sciops"
         raise ValueError(f"{folder} is a file, expected the folder that save_model wrote: {advice}")
     return folder / "model" if (folder / "model" / WEIGHTS).is_file() else folder
+
+
+def weights_file(path: str | Path) -> Path | None:
+    """The file that holds the weights of a model: the file itself, or that of a folder.
+
+    In a folder it is that of `save_model`, also where it lies in the ``model`` of a command's run, else the best
+    checkpoint of `fit`, else its last one; None where none of them is there. The config.json of a saved model stands
+    for the weights beside it.
+    """
+    path = Path(path)
+    if path.is_file():
+        return path.with_name(WEIGHTS) if path.name == CONFIG else path
+    found = (model_folder(path) / WEIGHTS, *(path / name for name in CHECKPOINTS))
+    return next((one for one in found if one.is_file()), None)
 
 
 def read_config(folder: str | Path, *, accept_edits: bool = False, budget: Budget | None = None) -> dict[str, Any]:

@@ -9,6 +9,14 @@ from typing import Any
 from torch import nn
 
 from sciops.datasets.fields.normalizers import Normalizer
+from sciops.models.distributions import (
+    DISTRIBUTIONS,
+    DropoutModel,
+    Ensemble,
+    FlowModel,
+    QuantileModel,
+    Quantized,
+)
 from sciops.models.images import Classifier, HuggingFaceClassifier
 from sciops.models.operators import NeuralopModel, fno, hybrid, mano
 from sciops.models.orthogonal import OrthogonalNet
@@ -68,7 +76,8 @@ def build_model(name: str, *, in_channels: int = 1, out_channels: int = 1, **opt
     Parameters
     ----------
     name : str
-        A name in `MODELS`, or "neuralop:X" for the class X of neuraloperator.
+        A name in `MODELS`; "neuralop:X" for the class X of neuraloperator; or a kind of distribution in
+        `DISTRIBUTIONS`, a colon and the name of the network inside, as "quantized:fno".
     in_channels, out_channels : int
         Number of channels in and out.
     **options
@@ -86,13 +95,23 @@ def build_model(name: str, *, in_channels: int = 1, out_channels: int = 1, **opt
     >>> model = build_model("fno", in_channels=1, out_channels=1, width=32, depth=4, modes=(12, 12))
     """
     make = MODELS.get(name)
-    if make is None and name.startswith("neuralop:"):
-        make = partial(NeuralopModel, name.removeprefix("neuralop:"))
+    kind, _, inside = name.partition(":")
+    if make is None and kind == "neuralop":
+        make = partial(NeuralopModel, inside)
+    if make is None and kind in DISTRIBUTIONS and kind != name:
+        make = partial(DISTRIBUTIONS[kind], build_model, inside)
     if make is None:
         raise ValueError(
-            f"model {name!r}: expected one of {', '.join(MODELS)}, or neuralop: and a class of neuraloperator"
+            f"model {name!r}: expected one of {', '.join(MODELS)}, or neuralop: and a class of neuraloperator, or "
+            f"{', '.join(DISTRIBUTIONS)} with a colon and a model, as quantized:fno"
         )
     return make(in_channels=in_channels, out_channels=out_channels, **options)
+
+
+def network_in(name: str) -> str:
+    """The name of the network inside a model of a distribution, "fno" of "quantized:fno"; any other name itself."""
+    kind, _, inside = name.partition(":")
+    return inside if kind in DISTRIBUTIONS else name
 
 
 def model_from_config(config: Mapping[str, Any]) -> nn.Module:
@@ -104,6 +123,8 @@ def model_from_config(config: Mapping[str, Any]) -> nn.Module:
         name, options = config["name"], dict(config["options"])
     except (KeyError, TypeError, ValueError):
         raise ValueError(f"model description {config!r}: expected {{'name': …, 'options': {{…}}}}") from None
+    if name == Ensemble.name:
+        return Ensemble([model_from_config(one) for one in options.pop("models", ())], **options)
     wrap = _WRAPPERS.get(name)
     if wrap is None:
         return build_model(name, **options)
@@ -115,6 +136,10 @@ def _normalized(model: nn.Module, options: dict[str, Any]) -> nn.Module:
     return Normalized(model, **sides)
 
 
+def _distribution(kind: type[nn.Module], model: nn.Module, options: dict[str, Any]) -> nn.Module:
+    return kind(model, **options)
+
+
 _WRAPPERS: dict[str, Callable[[nn.Module, dict[str, Any]], nn.Module]] = {
     "normalized": _normalized,
     "latent": lambda model, options: Latent(model, **options),
@@ -122,4 +147,5 @@ _WRAPPERS: dict[str, Callable[[nn.Module, dict[str, Any]], nn.Module]] = {
     "stepper": lambda model, options: Stepper(model, **options),
     "corrector": lambda model, options: Corrector(model, **options),
     "effective_coefficient": lambda model, options: EffectiveCoefficient(model, **options),
+    **{kind.name: partial(_distribution, kind) for kind in (Quantized, QuantileModel, DropoutModel, FlowModel)},
 }

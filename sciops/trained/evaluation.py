@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from sciops.evaluation import frame_errors
 from sciops.grids import Grid
 from sciops.metrics import h1, relative_l2
 from sciops.spectral import band_errors
+from sciops.trained.distribution_scores import DistributionScores, scored
 from sciops.trained.native_solve import NativeSolve, native_solve
 from sciops.trained.opening import open_trained
 from sciops.trained.problem import Problem, open_problem
@@ -59,6 +60,7 @@ class Evaluation:
     seconds : of a sample in the model, reading included
     native : the solver on the same samples, or a text that says why there is none; None for what evolves, and where it
         was not asked for
+    distribution : scores of a model of a distribution, whose errors above are those of its mean; None of other models
     """
 
     problem: Problem
@@ -69,6 +71,7 @@ class Evaluation:
     bands: Bands | None
     seconds: float
     native: NativeSolve | str | None
+    distribution: DistributionScores | None = None
 
     @property
     def order(self) -> np.ndarray:
@@ -148,7 +151,8 @@ def evaluate_on(
         for numbers in tqdm(problem.batches(batch_size), unit="batch", disable=None if progress else True):
             found.add(numbers)
         native = native_solve(problem, solutions, phases) if solutions and problem.task == "steady" else None
-    return found.evaluation(native)
+        distribution = scored(problem, batch_size)
+    return replace(found.evaluation(native), distribution=distribution)
 
 
 class _Found:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from sciops.runs import RunFolder, is_run
+from sciops.trained.distribution_report import distribution_lines, distribution_results
 from sciops.trained.evaluation import WORST, Evaluation, summary
 from sciops.trained.native_solve import NativeSolve
 from sciops.trained.opening import read_record
@@ -86,6 +87,8 @@ def results_of(found: Evaluation) -> dict[str, Any]:
         }
     elif found.native is not None:
         results["native_solve"] = {"none": found.native}
+    if found.distribution is not None:
+        results["distribution"] = distribution_results(found.distribution)
     worst = found.order[:WORST]
     results["worst"] = [{"sample": int(problem.samples[n]), "relative_l2": found.relative_l2[n]} for n in worst]
     results["sample_numbers"], results["relative_l2_of_samples"] = problem.samples, found.relative_l2
@@ -116,6 +119,8 @@ def table_of(found: Evaluation, config: EvaluationConfig) -> str:
         ]
     if "by_step" in results:
         lines += ["", *_steps(results["by_step"])]
+    if found.distribution is not None:
+        lines += ["", *distribution_lines(found.distribution, results["distribution"])]
     if found.bands is not None:
         lines += ["", *_bands(found)]
     worst = ", ".join(f"{one['sample']} ({one['relative_l2']:.4g})" for one in results["worst"])

@@ -14,6 +14,7 @@ from torch import nn
 from sciops.files.untrusted import in_one_line, read_json
 from sciops.models import Stepper
 from sciops.models.apply import unwrapped
+from sciops.models.distributions import distribution_inside
 from sciops.runs import TRAINED_BY, load_model
 from sciops.zoo import resolved
 
@@ -46,8 +47,22 @@ class Trained:
 
     @property
     def name(self) -> str:
-        """Of the innermost model, such as "fno"; the name of the class where it has no description."""
-        return innermost(getattr(unwrapped(self.model), "config", None))[0] or type(unwrapped(self.model)).__name__
+        """Of the innermost model, such as "fno", with the kind of distribution before it, as "quantized:fno".
+
+        The name of the class where there is no description.
+        """
+        name = innermost(getattr(unwrapped(self.model), "config", None))[0] or type(unwrapped(self.model)).__name__
+        kind = self.distribution
+        return name if kind is None or name == kind else f"{kind}:{name}"
+
+    @property
+    def distribution(self) -> str | None:
+        """The kind of distribution that the model gives, such as "quantized"; None of one that gives one field."""
+        try:
+            inside = distribution_inside(self.model)
+        except ValueError:  # inside a wrapper that passes on its mean
+            return None
+        return None if inside is None else inside.name
 
     @property
     def axes(self) -> int | None:
@@ -62,8 +77,13 @@ class Trained:
 
     def channels(self, side: str) -> int | None:
         """Number of channels that go "in" or come "out"; None where the description does not say it."""
-        value = self.options.get(f"{side}_channels")
-        return value if isinstance(value, int) else None
+        described = getattr(unwrapped(self.model), "config", None)
+        while isinstance(described, Mapping) and isinstance(described.get("options"), Mapping):
+            options = described["options"]  # a model of a distribution has other channels than the network inside
+            if isinstance(options.get(f"{side}_channels"), int):
+                return int(options[f"{side}_channels"])
+            described = options.get("model")
+        return None
 
 
 def innermost(description: Any) -> tuple[str, Mapping[str, Any]]:
@@ -71,7 +91,8 @@ def innermost(description: Any) -> tuple[str, Mapping[str, Any]]:
     name, options = "", {}
     while isinstance(description, Mapping) and isinstance(description.get("options"), Mapping):
         name, options = str(description.get("name", "")), dict(description["options"])
-        description = options.get("model")
+        several = options.get("models")  # members of an ensemble, which are alike
+        description = several[0] if isinstance(several, (list, tuple)) and several else options.get("model")
     return name, options
 
 

@@ -12,7 +12,7 @@ from sciops.training.data import Batch
 from sciops.training.evaluation import evaluate, predict
 from sciops.training.gradients import GRADIENTS
 from sciops.training.loop import fit
-from sciops.training.objectives import OBJECTIVES
+from sciops.training.objectives import OBJECTIVES, PRECISION_RECALL, with_reference
 from sciops.training.schedule import rate_factor
 from sciops.training.state import NonFiniteLoss, Run
 from sciops.training.warm_start import WarmStart, warm_start
@@ -20,6 +20,7 @@ from sciops.training.warm_start import WarmStart, warm_start
 __all__ = [
     "GRADIENTS",
     "OBJECTIVES",
+    "PRECISION_RECALL",
     "Batch",
     "NonFiniteLoss",
     "Run",
@@ -33,4 +34,5 @@ __all__ = [
     "rate_factor",
     "save_checkpoint",
     "warm_start",
+    "with_reference",
 ]

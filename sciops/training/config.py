@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import torch
 
 from sciops.training.gradients import GRADIENTS, check_options
-from sciops.training.objectives import OBJECTIVES
+from sciops.training.objectives import OBJECTIVES, PRECISION_RECALL
 from sciops.training.tasks import task_of
 from sciops.values import COUNT, NONNEGATIVE, POSITIVE, SHARE, WHOLE, Check, one_of
 
@@ -60,6 +60,8 @@ class TrainConfig:
     clip: float | None = _option(1.0, POSITIVE)  # largest norm of the gradient; None leaves it
     ema: float | None = _option(None, _DECAY, later=True)  # decay of averaged parameters, kept in place of the raw ones
     objective: str = _option("relative_l2", one_of(OBJECTIVES), of=DATA)  # name in sciops.training.OBJECTIVES
+    # keyword options of the losses in sciops.training.PRECISION_RECALL: {"gamma": 0.1, "likelihood": "gaussian"}
+    objective_options: Mapping[str, Any] = _option(dict, of=DATA, later=True)
     # times the relative L2 error of the field's gradient, added to the objective
     gradient_weight: float = _option(0.0, NONNEGATIVE, of=("fields",))
     gradients: str = _option("backprop", one_of(GRADIENTS), of=DATA)  # name in sciops.training.GRADIENTS
@@ -120,6 +122,11 @@ class TrainConfig:
         if self.start_statistics == "data" and self.start_from is None:
             raise ValueError("start_statistics='data' is for a training that begins with other weights: set start_from")
         check_options(self.gradients, self.gradient_options)
+        if not isinstance(self.objective_options, Mapping):
+            raise ValueError(f"objective_options={self.objective_options!r}: expected a dict of options by name")
+        if self.objective_options and self.objective not in PRECISION_RECALL:
+            takes = ", ".join(PRECISION_RECALL)
+            raise ValueError(f"objective_options: objective={self.objective!r} takes none; those of {takes} do")
         task_of(self).check_config()
 
     @property

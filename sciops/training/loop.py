@@ -30,6 +30,7 @@ from sciops.training.setup import own_random_state, seed_epoch
 from sciops.training.state import Callback, Memory, NonFiniteLoss, Run, StepNumbers
 from sciops.training.trackers import Trackers
 from sciops.training.warm_start import WarmStart, warm_start
+from sciops.uncertainty import keep_points_used
 
 
 def fit(
@@ -55,7 +56,9 @@ def fit(
         read during a step (``config.loader_workers``), and ``.close()`` is called at the end. With objective
         "cross_entropy" y holds probabilities (batch, classes), usually one-hot labels (`sciops.datasets.images`);
         with objective "token_cross_entropy" x and y hold tokens (batch, n), with y = −100 where the loss ignores them
-        (`sciops.datasets.TokenWindows`, `TokenSequences`), and the model returns logits (batch, n, symbols).
+        (`sciops.datasets.TokenWindows`, `TokenSequences`), and the model returns logits (batch, n, symbols). With an
+        objective of `PRECISION_RECALL`, ``config.objective_options`` say whether the data are tokens or fields, of
+        which the model returns a distribution.
     config : TrainConfig, optional
     loss : function (model, batch) → tensor of one number, optional
         A loss of your own. `data` is then a function, step (from 0) → batch, of any object that the loss takes, on the
@@ -96,6 +99,9 @@ def fit(
     Losses and metrics are in physical units: unless ``normalize=False``, normalisers are fitted on the training fields
     in float64 and the model is wrapped in `sciops.models.Normalized`, if it is not yet; logits are not normalised. With
     a loss of your own the model is called without a wrapper, in its own precision.
+
+    A model of a distribution, such as "quantized:fno", has its own losses (`sciops.uncertainty.training_losses`): the
+    objective does nothing to it, and `sciops.uncertainty.validation_errors` chooses its best epoch.
 
     Learning rate and batches are functions of the step and of (seed, epoch). A run that is stopped, or killed, and
     resumed therefore ends bit-equal to an uninterrupted one on the same machine, threads and number of processes, and a
@@ -144,6 +150,7 @@ def fit(
         if run.folder is not None:
             processes.first(partial(held.enter_context, occupied(run.folder)))
         memory.start()
+        held.callback(keep_points_used(trained, optimization.optimizer).remove)
         processes.agree(sizes_of_data_sets=source.sizes, finished_epochs=run.epochs)
 
         # 3. its epochs

@@ -14,6 +14,7 @@ from sciops.models import Normalized, Stepper, apply_model
 from sciops.models.apply import in_precision
 from sciops.training.config import TrainConfig
 from sciops.training.tasks.tasks import task_of
+from sciops.uncertainty import training_losses
 
 _AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -65,7 +66,10 @@ class OnGrid(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, x: Tensor, grid: Grid) -> Tensor:
+    def forward(self, x: Tensor, grid: Grid, target: Tensor | None = None, done: float = 1.0) -> Tensor:
+        """The model's output; with a target the losses of a model of a distribution, (batch,)."""
+        if target is not None:
+            return training_losses(self.model, x, target, grid, done=done)
         return apply_model(self.model, x, grid)
 
 

@@ -14,7 +14,7 @@ from sciops.files.budget import Budget, opening_within
 from sciops.files.digest import digest_of
 from sciops.files.untrusted import in_one_line
 from sciops.models.apply import unwrapped
-from sciops.models.persistence import WEIGHTS, model_folder, saved_tensors
+from sciops.models.persistence import CHECKPOINTS, WEIGHTS, saved_tensors, weights_file
 from sciops.models.wrappers import Latent, Normalized, Stepper, SymmetryAveraged
 from sciops.training.checkpoints import load_checkpoint
 from sciops.zoo import resolved
@@ -114,17 +114,13 @@ def source_of(source: str | Path, *, budget: Budget | None = None) -> tuple[dict
     with opening_within(budget):
         if not path.exists():
             raise FileNotFoundError(f"{path}: no run, model or checkpoint here")
-        if path.is_dir():
-            folder = model_folder(path)
-            found = [folder / name for name in (WEIGHTS, "best.safetensors", "last.safetensors")]
-            inside = next((one for one in found if one.is_file()), None)
-            if inside is None:
-                raise ValueError(f"{path} holds no model: expected {', '.join(one.name for one in found)} in it")
-            path = inside
-        if path.name == WEIGHTS:
-            return saved_tensors(path.parent)
-        with in_one_line(path):
-            tensors, state = load_checkpoint(path)
+        file = weights_file(path)
+        if file is None:
+            raise ValueError(f"{path} holds no model: expected {', '.join((WEIGHTS, *CHECKPOINTS))} in it")
+        if file.name == WEIGHTS:
+            return saved_tensors(file.parent)
+        with in_one_line(file):
+            tensors, state = load_checkpoint(file)
         own = {name.removeprefix("model/"): one for name, one in tensors.items() if name.startswith("model/")}
         return own, state.get("model") if isinstance(state, Mapping) else None
 

@@ -42,10 +42,11 @@ class ModelCard:
     check : tuple of float
         The metric of the first test samples, which ``sciops study zoo --part score`` computes again.
     shift : tuple of dict
-        Rows {"grid", "direct", "resampled"}: the mean error on other grids than that of training, with the model
-        called there directly, and on its own grid with the result resampled by the `method` named in the row.
+        Rows {"grid", "method", "samples", "direct", "resampled"}: the mean error of the first test samples on other
+        grids than that of training, with the model called there directly, and on its own grid with the result resampled
+        by that method.
     baseline : dict
-        Name → the same metric of what costs nothing, such as the last frame kept.
+        Name → the same metric of what needs no training, such as the first frame kept, or a solver.
     limits : tuple of str
         What the model is not for.
     seconds : float
@@ -107,9 +108,11 @@ class ModelCard:
             for row in self.shift
         )
         if shift:
+            many = f"{self.shift[0]['samples']} test samples"
             shift = (
-                "## On other grids\n\nMean error of the model called on the grid itself, and of its result on its own "
-                f"grid, resampled.\n\n| grid | direct | resampled |\n| --- | --- | --- |\n{shift}\n"
+                f"## On other grids\n\nMean error over {many}, of the model called on the grid itself, and of its "
+                "result on its own grid, resampled.\n\n| grid | direct | resampled |\n"
+                f"| --- | --- | --- |\n{shift}\n"
             )
         others = "".join(f"; {value:.4g} for {name}" for name, value in (self.baseline or {}).items())
         limits = "\n".join(f"- {limit}" for limit in self.limits)
@@ -150,7 +153,8 @@ def read_card(folder: str | Path) -> ModelCard:
     known = {field.name for field in fields(ModelCard)}
     if not isinstance(record, dict) or set(record) != known:
         raise ValueError(f"{path} is no card of a model: expected the entries {', '.join(sorted(known))}")
-    return ModelCard(**{key: tuple(value) if isinstance(value, list) else value for key, value in record.items()})
+    values: dict[str, Any] = {key: tuple(one) if isinstance(one, list) else one for key, one in record.items()}
+    return ModelCard(**values)
 
 
 def _cell(text: str) -> str:

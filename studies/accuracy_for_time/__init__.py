@@ -22,7 +22,7 @@ from tqdm.auto import tqdm
 
 from studies.accuracy_for_time.arms import ARMS
 from studies.accuracy_for_time.case import solved_alone, splits_of, trained_and_tested
-from studies.accuracy_for_time.report import draw, print_report, summary, targets
+from studies.accuracy_for_time.report import answer, draw, print_report, summary, targets
 from studies.kit.cells import data_digest, kept
 from studies.kit.choices import require_known
 from studies.kit.study import finished, opened, picked
@@ -73,7 +73,7 @@ def run(config: Config) -> dict[str, Any]:
                 records[n].setdefault(name, []).append(_record(name, n, seed, fields, config))
     results: dict[str, Any] = {"solver": solver, "runs": records, "summary": summary(records, solver)}
     results["targets"] = targets(results["summary"], config)
-    return finished(folder, results, draw, print_report, config, picture="accuracy_for_time.png")
+    return finished(folder, results, draw, print_report, config, answer=answer, picture="accuracy_for_time.png")
 
 
 def _record(name: str, size: int, seed: int, fields: dict[int, Any], config: Config) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from sciops.plotting import MARKERS, PALETTE, figure
 from studies.accuracy_for_time.arms import ARMS, KINDS
+from studies.kit.answers import listed, sentence
 from studies.kit.figures import round_ticks
 from studies.kit.tables import print_table
 from studies.kit.timing import print_targets, target
@@ -50,10 +51,7 @@ def targets(rows_by_size: Mapping[int, list[dict[str, Any]]], config: Config) ->
     """
     found = []
     for n, rows in rows_by_size.items():
-        best = {
-            kind: min((row for row in rows if row["kind"] == kind), key=_least, default=None)
-            for kind in ("network", "hybrid", "peer")
-        }
+        best = _best(rows)
         note = f"{config.seconds:g} s a run, {config.samples[0]} fields"
         if best["network"] and best["peer"]:
             what = f"{n}²: best network ({best['network']['name']}) ÷ best peer ({best['peer']['name']})"
@@ -66,8 +64,23 @@ def targets(rows_by_size: Mapping[int, list[dict[str, Any]]], config: Config) ->
     return found
 
 
+def _best(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any] | None]:
+    return {kind: min((row for row in rows if row["kind"] == kind), key=_least, default=None) for kind in KINDS}
+
+
 def _least(row: Mapping[str, Any]) -> float:
     return min(row["error"], row["averaged"])
+
+
+def answer(results: Mapping[str, Any]) -> str:
+    """The best of each kind on the finest grid, beside the equation solved on the same coefficient."""
+    n, rows = list(results["summary"].items())[-1]
+    native = next(row for row in rows if row["name"] == "native solve")
+    said = [f"the best {kind} ({row['name']}) {_least(row):.4f}" for kind, row in _best(rows).items() if row]
+    return sentence(
+        f"relative L2 error on {n}² nodes: the equation solved on the coarse coefficient {native['error']:.4f}, "
+        f"{listed(said)}"
+    )
 
 
 def print_report(results: Mapping[str, Any], config: Config) -> None:
@@ -99,7 +112,11 @@ def draw(results: Mapping[str, Any], config: Config, path: Path) -> None:
         "hybrid": "hybrid: given the equation",
         "peer": "peer",
     }
-    with figure(path, 1, len(results["summary"]), width=5.2, height=3.8) as (_, axes):
+    caption = (
+        "Error of every model against its time a sample, bars from the least to the largest seed; the dotted line is "
+        "the equation solved on the same coarse coefficient."
+    )
+    with figure(path, 1, len(results["summary"]), width=5.2, height=3.8, caption=caption) as (_, axes):
         for axis, (n, rows) in zip(axes[0], results["summary"].items()):
             for kind, colour in colours.items():
                 mine = [row for row in rows if row["kind"] == kind]

@@ -16,6 +16,7 @@ from typing import Any
 
 from sciops.plotting import figure, series
 from studies.analysis_speed import reading, spectra, start
+from studies.kit.answers import extent, met, sentence
 from studies.kit.study import finished, opened
 from studies.kit.tables import print_table
 from studies.kit.timing import print_targets, target, threads
@@ -61,7 +62,19 @@ def run(config: Config) -> dict[str, Any]:
         "start": start.measure(config.rounds),
     }
     results["targets"] = _targets(config, results)
-    return finished(folder, results, _draw, _print, config, picture="analysis_speed.png")
+    return finished(folder, results, _draw, _print, config, answer=answer, picture="analysis_speed.png")
+
+
+def answer(results: dict[str, Any]) -> str:
+    """What a spectrum, a batch and the start of a process cost, over what they are compared with."""
+    spectra = extent(row["ratio"]["median"] for row in results["spectra"].values())
+    rates = extent(row["ratio"]["median"] for row in results["reading"]["orders"].values())
+    start = results["start"]["ratio"]["import sciops"]["median"]
+    return sentence(
+        f"a spectrum takes {spectra} times its FFT, batches are read at {rates} of h5py's rate, and importing sciops "
+        f"takes {start:.2f} times importing torch",
+        met(results["targets"]),
+    )
 
 
 def _targets(config: Config, results: dict[str, Any]) -> list[dict[str, Any]]:
@@ -101,7 +114,11 @@ def _print(results: dict[str, Any], config: Config) -> None:
 
 
 def _draw(results: dict[str, Any], config: Config, path: Path) -> None:
-    with figure(path, 1, 3, width=3.3, height=2.6) as (_, axes):
+    caption = (
+        "Time of a spectrum beside its FFT, rate of reading batches beside bare h5py, and time of fresh interpreters "
+        "that import sciops or torch alone."
+    )
+    with figure(path, 1, 3, width=3.3, height=2.6, caption=caption) as (_, axes):
         spectra, reading, start = axes[0]
         ours, other = (style["color"] for style, _ in zip(series(), range(2)))
         names = (f"{config.batch} × {config.points}²", f"{config.channels} × {config.cube}³")

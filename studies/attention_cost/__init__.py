@@ -20,6 +20,7 @@ import numpy as np
 
 from sciops.plotting import figure, series
 from studies.kit import timing
+from studies.kit.answers import extent, met, sentence
 from studies.kit.figures import ticks
 from studies.kit.study import finished, opened
 from studies.kit.tables import print_table
@@ -86,7 +87,25 @@ def run(config: Config) -> dict[str, Any]:
         for name in [name for name in row["seconds"] if name.startswith("full")]:
             results["curve"].setdefault(name, {})[str(row["n"])] = row["seconds"][name]
     results["targets"] = _targets(config, results)
-    return finished(folder, results, _draw, _print, config, picture="attention_cost.png")
+    return finished(folder, results, _draw, _print, config, answer=answer, picture="attention_cost.png")
+
+
+def answer(results: dict[str, Any]) -> str:
+    """The cost of all levels over one, the powers of the grid size, and full attention over multipole."""
+    own = [name for name in results["curve"] if name.startswith("multipole")]
+    time, memory = (
+        extent(exponent(results[part][name]) for name in own if len(results[part][name]) > 1)
+        for part in ("curve", "memory")
+    )
+    said = [
+        f"a step of multipole attention takes {extent(row['over_plain']['median'] for row in results['one_level'])}"
+    ]
+    said[0] += " times that of plain windows on one level"
+    said.append(f"time grows as (points)^p with p of {time} and memory with p of {memory}")
+    if results["full"]:
+        last = results["full"][-1]
+        said.append(f"at {last['n']}² full attention takes {extent(last['over'].values())} times as long")
+    return sentence(*said, met(results["targets"]))
 
 
 def _layer(config: Config, name: str) -> Any:
@@ -309,7 +328,11 @@ def _print(results: dict[str, Any], config: Config) -> None:
 def _draw(results: dict[str, Any], config: Config, path: Path) -> None:
     names = [f"multipole w={w}" for w in config.windows]
     names += ["plain window w=8", "full, fused", "full, scores materialised", "spectral"]
-    with figure(path, 1, 2, width=4.6, height=3.4) as (fig, axes):
+    caption = (
+        "Time and peak memory of a training step against the number of grid points: multipole attention with windows "
+        "of w cells, windows on one level, full attention, a spectral layer."
+    )
+    with figure(path, 1, 2, width=4.6, height=3.4, caption=caption) as (fig, axes):
         for axis, key, unit, label, title in (
             (axes[0, 0], "curve", 1e-3, "time of a step (ms)", f"{results['device']}, {results['threads']} threads"),
             (axes[0, 1], "memory", 1e6, "peak memory of a step (MB)", "beyond weights and input"),

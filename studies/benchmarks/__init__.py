@@ -209,7 +209,8 @@ def _draw(targets: list[dict[str, Any]], path: Path) -> None:
     """How far each target is met, on a logarithmic axis; those without a bound are left out."""
     rows = [(f"{row['study']}: {row['what']}", margin(row), row["met"]) for row in targets]
     rows = [row for row in rows if row[1] > 0]
-    with figure(path, width=7.5, height=1.0 + 0.19 * max(len(rows), 4)) as (_, axes):
+    caption = "How far every target of the speed studies is met, as a factor."
+    with figure(path, width=7.5, height=1.0 + 0.19 * max(len(rows), 4), caption=caption) as (_, axes):
         axis = axes[0, 0]
         for met, color, marker in ((True, PALETTE[0], "o"), (False, PALETTE[1], "X")):
             at = [i for i, row in enumerate(rows) if row[2] == met]

@@ -34,7 +34,7 @@ from studies.certified_operators.orderings import (
     slopes,
     solver_attacks,
 )
-from studies.certified_operators.report import draw, show
+from studies.certified_operators.report import answer, draw, show
 from studies.certified_operators.smoothing import smoothing_faults, smoothing_study
 from studies.kit.study import finished, opened
 
@@ -134,7 +134,7 @@ def run(config: Config) -> dict[str, Any]:
         faults += coverage_faults(row["conformal"]) if row["conformal"] else []
         faults += smoothing_faults(row["smoothing"])
     results["faults"] = faults
-    return finished(folder, results, draw, show, config, wrong="; ".join(faults))
+    return finished(folder, results, draw, show, config, answer=answer, wrong="; ".join(faults))
 
 
 def _measured(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciops.plotting import PALETTE, figure, series
+from studies.kit.answers import extent, sentence
 from studies.kit.figures import band, ticks
 from studies.kit.tables import print_table
 
@@ -54,6 +55,16 @@ def show(results: dict[str, Any], config: Config) -> None:
         print_table(rows, columns, changes, title=title)
 
 
+def answer(results: dict[str, Any]) -> str:
+    """Whether a bound was broken, and how far the certificates lie above the strongest attack."""
+    faults = results["faults"]
+    said = [f"{len(faults)} bounds do not hold" if faults else "no attack found breaks a certificate"]
+    for model in _complete(results):
+        ratios = extent(row["tightness"] for row in model["sandwich"])
+        said.append(f"{_name(model)}: certificates are {ratios} times what the strongest attack reached")
+    return sentence(*said)
+
+
 def _show_coverage(models: list[dict[str, Any]], config: Config) -> None:
     def coverage(key: str) -> Callable[[dict[str, Any]], str]:
         return lambda row: "{:.1f} ({:.0f}, {:.0f})".format(
@@ -82,6 +93,14 @@ def draw(results: dict[str, Any], config: Config, folder: Path) -> None:
     """sandwich.png: the sandwich by grid; certificates.png: accuracy against certificate, and coverage."""
     models = _complete(results)
     size = dict(width=2.8, height=2.5, sharey=True)
+    size["caption"] = (
+        "Change of the output against the size of the perturbation: certificates above, the strongest attack and the "
+        "best random perturbation below; bands from the least to the largest field."
+    )
+    caption = (
+        "Left: error against certificate and slope by penalty. Others: share of covered test fields over random "
+        "splits, clean, attacked, and attacked with the inflated set."
+    )
     with figure(folder / "sandwich.png", len(models), len(config.grids), **size) as (_, axes):
         for line, model in zip(axes, models):
             for axis, points in zip(line, config.grids):
@@ -90,7 +109,7 @@ def draw(results: dict[str, Any], config: Config, folder: Path) -> None:
         for axis in axes[-1]:
             axis.set_xlabel("ε (% of ‖a‖)")
         axes[-1, 0].legend(loc="upper left")
-    with figure(folder / "certificates.png", 1, 1 + len(models), width=3.2, height=2.7) as (_, axes):
+    with figure(folder / "certificates.png", 1, 1 + len(models), width=3.2, height=2.7, caption=caption) as (_, axes):
         _draw_accuracy(axes[0, 0], results, config)
         for axis, model in zip(axes[0, 1:], models):
             _draw_coverage(axis, model)

@@ -40,6 +40,7 @@ from sciops.commands.packages import own_environment
 from sciops.plotting import PALETTE
 from studies.crash_recovery.commands import Job, contents, jobs
 from studies.crash_recovery.differences import described, explain
+from studies.kit.answers import listed, sentence
 from studies.kit.cells import kept
 from studies.kit.choices import require_known
 from studies.kit.figures import panels
@@ -122,10 +123,19 @@ def run(config: Config) -> dict[str, Any]:
         "findings": [record for record in records if record["outcome"] in FINDINGS],
         "records": records,
     }
-    finished(folder, results, _draw if records else lambda *_: None, _print, picture="crash_recovery.png")
+    draw = _draw if records else lambda *_: None
+    finished(folder, results, draw, _print, answer=answer, picture="crash_recovery.png")
     if results["findings"]:
         sys.exit(1)
     return results
+
+
+def answer(results: dict[str, Any]) -> str:
+    """How many kills there were, and what was not as in a run without them."""
+    kinds = Counter(record["outcome"] for record in results["findings"])
+    found = listed(f"{count} {outcome}" for outcome, count in kinds.items())
+    lost = f"{len(results['findings'])} runs did not recover ({found})" if kinds else "every run recovered all its work"
+    return sentence(f"{results['kills']} kills in jobs of {listed(results['jobs'])}: {lost}")
 
 
 def moments(count: int, seed: int, job: str) -> Iterator[Moment]:
@@ -370,7 +380,9 @@ def _draw(results: dict[str, Any], path: Path) -> None:
     names = list(results["jobs"])
     colours = {WHOLE: PALETTE[0], EARLY: "#999999", "finding": PALETTE[1]}
     marks = {OPERATION: ("|", -0.24), CLOCK: ("o", 0.0), FULL: ("x", 0.24)}
-    with panels(path, 1, 1, width=5.8, height=0.9 + 0.3 * len(names)) as (axis,):
+    size = {"width": 5.8, "height": 0.9 + 0.3 * len(names)}
+    caption = "When each job was killed, by what, and what its resumed run came to."
+    with panels(path, 1, 1, caption=caption, **size) as (axis,):
         for record in results["records"]:
             marker, offset = marks[record["kind"]]
             colour = colours.get(record["outcome"], colours["finding"])

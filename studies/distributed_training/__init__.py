@@ -18,6 +18,7 @@ from typing import Any
 from sciops.files.json_files import read_jsonl
 from sciops.plotting import figure, series
 from studies.distributed_training.compiled_steps import CASES
+from studies.kit.answers import extent, sentence
 from studies.kit.choices import require_known
 from studies.kit.launch import launch
 from studies.kit.smooth_fields import write_fields
@@ -120,7 +121,17 @@ def run(config: Config) -> dict[str, Any]:
         rows[name] = _train(config, name, data, folder.path / "runs" / name.replace(" ", "_"))
         _compare(name, rows)
     results = {"rows": rows, "compiled": [_compiled(config, name) for name in config.compiled]}
-    return finished(folder, results, _draw, _print, picture="distributed_training.png")
+    return finished(folder, results, _draw, _print, answer=answer, picture="distributed_training.png")
+
+
+def answer(results: dict[str, Any]) -> str:
+    """How far the loss curves of all ways of training lie from those they are compared with."""
+    apart = max(row["loss_difference"] for row in results["rows"].values())
+    ways = f"the losses of {len(results['rows'])} ways of one training"
+    said = [f"{ways} differ by at most {apart:.1e} from their reference"]
+    if results["compiled"]:
+        said.append(f"compiled steps are {extent(row['ratio'] for row in results['compiled'])} times as fast")
+    return sentence(*said)
 
 
 def _train(config: Config, name: str, data: Path, folder: Path) -> dict[str, Any]:
@@ -198,7 +209,11 @@ def _print(results: dict[str, Any]) -> None:
 
 
 def _draw(results: dict[str, Any], path: Path) -> None:
-    with figure(path, 1, 2, width=3.8, height=3.0) as (_, axes):
+    caption = (
+        "Training loss by epoch, in one process, in several and resumed, and its relative difference from the run that "
+        "each is compared with."
+    )
+    with figure(path, 1, 2, width=3.8, height=3.0, caption=caption) as (_, axes):
         curves, differences = axes[0]
         for (name, row), style in zip(results["rows"].items(), series()):
             epochs = range(1, len(row["loss"]) + 1)

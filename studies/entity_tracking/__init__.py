@@ -30,7 +30,7 @@ from typing import Any
 import torch
 
 from studies.entity_tracking.arms import Training, block_model, resolvent_model, softmax_model, summary, trained
-from studies.entity_tracking.report import draw, print_all, targets
+from studies.entity_tracking.report import answer, draw, print_all, targets
 from studies.entity_tracking.timings import tile_times, times
 from studies.kit.cells import kept
 from studies.kit.choices import require_known
@@ -122,7 +122,7 @@ def run(config: Config) -> dict[str, Any]:
         results[part] = _PARTS[part](config, folder.path / "records")
         folder.write_results(results)
     results["targets"] = targets(results)
-    return finished(folder, results, draw, print_all, picture="entity_tracking.png")
+    return finished(folder, results, draw, print_all, answer=answer, picture="entity_tracking.png")
 
 
 def _chain(config: Config) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from sciops.evaluation import spread
 from sciops.plotting import series
+from studies.kit.answers import extent, listed, met, sentence
 from studies.kit.figures import band, panels, ticks
 from studies.kit.tables import grouped, print_table
 from studies.kit.timing import print_targets, target
@@ -78,6 +79,25 @@ def _accurate(results: dict[str, Any]) -> list[str]:
 
 
 _PASSES = {"forward": "forward", "both": "forward and backward"}
+
+
+def answer(results: dict[str, Any]) -> str:
+    """How deep one layer of the resolvent follows links, and attention of several layers beside it."""
+    said = []
+    if "layers" in results:
+        first, *others = results["layers"]
+        deepest = max(first["judged"])
+        said.append(
+            f"one layer of the resolvent follows up to {deepest} links with an accuracy of at least "
+            f"{min(first['worst']):.3f}"
+        )
+        reach = listed(f"{row['name']} {min(row['reach'])} (bound {row['bound']})" for row in others)
+        said.append(f"links that others follow with every seed: {reach}" if reach else "")
+    if "blocks" in results:
+        near = results["blocks"]["near"]
+        lost = extent(near[0]["accuracy"] - row["accuracy"] for row in near[1:])
+        said.append(f"block forms lose {lost} of accuracy on near links")
+    return sentence(*said, met(results["targets"]))
 
 
 def print_all(results: dict[str, Any]) -> None:
@@ -160,7 +180,11 @@ def draw(results: dict[str, Any], path: Path) -> None:
     shown = [part for part in drawers if part in results]
     if not shown:
         return
-    with panels(path, len(shown), 3, width=3.7, height=3.0) as axes:
+    caption = (
+        "Accuracy against the number of links to the root, mean and range of the seeds, of each part that ran: layers, "
+        "γ, block forms, time against length, several systems of pointers."
+    )
+    with panels(path, len(shown), 3, width=3.7, height=3.0, caption=caption) as axes:
         for axis, part in zip(axes, shown):
             drawers[part](axis, results[part])
 

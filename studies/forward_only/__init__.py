@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 from tqdm.auto import tqdm
 
-from studies.forward_only.report import claims, draw, print_report, summary
+from studies.forward_only.report import answer, claims, draw, print_report, summary
 from studies.forward_only.runs import ABLATIONS, ARMS, RANDOM, Spec, linear_difference, task_of, train_once
 from studies.kit.choices import require_known
 from studies.kit.pool import pool
@@ -105,7 +105,7 @@ def run(config: Config) -> dict[str, Any]:
     }
     results["summary"] = summary(runs, config)
     results["claims"] = claims(results, config)
-    return finished(folder, results, draw, print_report, config)
+    return finished(folder, results, draw, print_report, config, answer=answer)
 
 
 def _train(cases: Sequence[tuple[str, str, int]], config: Config) -> list[dict[str, Any]]:

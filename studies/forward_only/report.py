@@ -10,6 +10,7 @@ import numpy as np
 
 from sciops.evaluation import FEWEST
 from sciops.plotting import figure, series
+from studies.kit.answers import sentence
 from studies.kit.figures import band, ticks
 from studies.kit.tables import grouped, print_table
 
@@ -81,6 +82,18 @@ def claims(results: dict[str, Any], config: Config) -> list[dict[str, Any]]:
     return found
 
 
+def answer(results: dict[str, Any]) -> str:
+    """In how many cases, each a task and a depth, every seed shows what is claimed."""
+    counts: dict[str, list[int]] = {}
+    for one in results["claims"]:
+        text = one["claim"].partition(": ")[2]
+        if text:  # of trainings; the equality without activations has no task before it
+            seen, whole = counts.get(text, [0, 0])
+            counts[text] = [seen + len(one["seen"]), whole + len(one["seen"]) + len(one["not seen"])]
+    said = [f"{text} in {seen} of {whole}" for text, (seen, whole) in counts.items()]
+    return sentence(f"cases (task and depth) in which every seed shows it: {', '.join(said)}" if said else "")
+
+
 def print_report(results: dict[str, Any], config: Config) -> None:
     for task, reference in results["references"].items():
         rows = [r for r in results["summary"] if r["task"] == task]
@@ -121,7 +134,8 @@ def _cell(row: dict[str, Any]) -> str:
 def draw(results: dict[str, Any], config: Config, folder: Path) -> None:
     """errors.png and cosines.png."""
     tasks = list(results["references"])
-    with figure(folder / "errors.png", 1, len(tasks), width=3.6, height=3.3) as (fig, axes):
+    caption = "Test error against the number of hidden layers, mean and range of the seeds, for every rule of learning."
+    with figure(folder / "errors.png", 1, len(tasks), width=3.6, height=3.3, caption=caption) as (fig, axes):
         for axis, task in zip(axes[0], tasks):
             _draw_errors(axis, task, results, config)
         handles, labels = axes[0][0].get_legend_handles_labels()
@@ -134,10 +148,12 @@ def draw(results: dict[str, Any], config: Config, folder: Path) -> None:
     if not shown:
         return
     rows = [task for task in tasks if any(t == task for t, _ in shown)]
-    with figure(folder / "cosines.png", len(rows), len(GROUPS), width=3.0, height=2.5, sharex="row", sharey=True) as (
-        fig,
-        axes,
-    ):
+    caption = (
+        "Cosine between the update and the true gradient over the steps of a training, in the first, middle and last "
+        "hidden layer; solid: FOTON, dotted: PEPITA."
+    )
+    size = {"width": 3.0, "height": 2.5, "sharex": "row", "sharey": True}
+    with figure(folder / "cosines.png", len(rows), len(GROUPS), caption=caption, **size) as (_, axes):
         for line, task in zip(axes, rows):
             for axis, group in zip(line, GROUPS):
                 _draw_cosines(axis, task, group, results)

@@ -25,7 +25,7 @@ from tqdm.auto import tqdm
 from sciops.runs import RunFolder, file_hash
 from studies.gap_sentences.cost import costs
 from studies.gap_sentences.data import corpus_of, lead_scores, pairs_of
-from studies.gap_sentences.report import draw, print_report, summary
+from studies.gap_sentences.report import answer, draw, print_report, summary
 from studies.gap_sentences.training import ARMS, Sizes, train_once
 from studies.kit.cells import kept
 from studies.kit.choices import require_known
@@ -145,7 +145,7 @@ def run(config: Config) -> dict[str, Any]:
     results["examples"] = [
         {"group": text.group, "text": text.text[:400], "reference": text.summary} for text in corpus.texts[:20]
     ]
-    return finished(folder, results, draw, print_report)
+    return finished(folder, results, draw, print_report, answer=answer)
 
 
 def _check(config: Config) -> None:

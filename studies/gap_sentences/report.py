@@ -11,6 +11,7 @@ import numpy as np
 from sciops.evaluation import Rouge, spread
 from sciops.plotting import PALETTE, figure, series
 from studies.gap_sentences.training import ARMS, LONGER, PRETRAINED
+from studies.kit.answers import sentence
 from studies.kit.figures import ticks
 from studies.kit.tables import print_table
 from studies.kit.verdicts import seed_verdict
@@ -62,6 +63,19 @@ def _judged(errors: Iterable[list[float]]) -> str:
     """ "better", "worse", or what `paired_verdict` says instead, of the first errors by seed against the second."""
     found = seed_verdict(*errors)
     return "diverged" if found is None else {"first": "better", "second": "worse"}.get(found.winner, found.winner)
+
+
+def answer(results: dict[str, Any]) -> str:
+    """Where summaries are fewest: how many seeds pre-training makes better, with the verdict."""
+    few = min(row["few"] for row in results["summary"])
+    said = []
+    for row in results["summary"]:
+        beaten = row.get("beaten by pre-training")
+        if beaten and row["few"] == few:
+            count = f"{beaten['validation']} of {beaten['of']} seeds"
+            said.append(f"{row['encoder']} against {row['arm']}: {count} ({beaten['verdict']['validation']})")
+    what = f"with {few} summaries, pre-training on gap sentences lowers the validation loss of"
+    return sentence(f"{what} {'; '.join(said)}" if said else "")
 
 
 def print_report(results: dict[str, Any]) -> None:
@@ -117,7 +131,8 @@ def draw(results: dict[str, Any], folder: Path) -> None:
 
 def _draw_learning(runs: list[dict[str, Any]], path: Path) -> None:
     encoders = list(dict.fromkeys(run["spec"]["encoder"] for run in runs))
-    with figure(path, len(encoders), 1, width=4.4, height=2.9) as (_, axes):
+    caption = "Validation loss over the steps of fine-tuning on summaries, a line a seed, by what came before."
+    with figure(path, len(encoders), 1, width=4.4, height=2.9, caption=caption) as (_, axes):
         for axis, encoder in zip(axes[:, 0], encoders):
             for arm, style in zip(ARMS, series()):
                 same = [r for r in runs if r["spec"]["encoder"] == encoder and r["spec"]["arm"] == arm]
@@ -141,7 +156,9 @@ def _draw_rouge(results: dict[str, Any], path: Path) -> None:
     rows = results["summary"]
     encoders = list(dict.fromkeys(row["encoder"] for row in rows))
     numbers = sorted({row["few"] for row in rows})
-    with figure(path, len(encoders), len(numbers), width=3.9, height=2.9, sharey=True) as (_, axes):
+    caption = "ROUGE F scores of summaries of test texts, bars: means, points: seeds, beside choosing sentences."
+    size = {"width": 3.9, "height": 2.9, "sharey": True}
+    with figure(path, len(encoders), len(numbers), caption=caption, **size) as (_, axes):
         for line, encoder in zip(axes, encoders):
             for axis, few in zip(line, numbers):
                 bars = [(name, [scores], "0.6") for name, scores in results["lead"].items()]
@@ -169,7 +186,8 @@ def _draw_rouge(results: dict[str, Any], path: Path) -> None:
 
 def _draw_costs(rows: list[dict[str, Any]], path: Path) -> None:
     lengths = [row["length"] for row in rows]
-    with figure(path, 1, 2, width=3.1, height=2.6) as (_, axes):
+    caption = "Time and peak memory of a training step against the length of the source, by encoder."
+    with figure(path, 1, 2, width=3.1, height=2.6, caption=caption) as (_, axes):
         for axis, key, scale, label in (
             (axes[0, 0], "seconds", 1.0, "seconds of a step"),
             (axes[0, 1], "bytes", 2**-20, "peak memory of a step (MB)"),

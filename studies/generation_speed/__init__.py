@@ -27,6 +27,7 @@ import numpy as np
 from data_gen import darcy as generator
 from sciops.plotting import PALETTE, figure
 from studies.generation_speed import peer
+from studies.kit.answers import met, sentence
 from studies.kit.choices import require_installed
 from studies.kit.pool import pool
 from studies.kit.study import finished, opened, picked
@@ -41,7 +42,7 @@ class Config:
     peer_samples: int = 4  # samples of a run of the pyamg pipeline, shared by its processes
     rounds: int = 5  # rounds in which everyone takes a turn
     compressions: tuple[int, ...] = (1, 4)  # gzip levels to compare with none
-    compile: bool = True  # whether to compile the solver into an empty cache and time first calls (half a minute)
+    compile: bool = True  # whether to compile the solver into an empty cache and time first calls (ten seconds)
     tol: float = 1e-8  # true relative residual of every solution
     seed: int = 0  # of the fields
     output: Path = Path("runs/generation_speed")  # folder for results.json and the figure
@@ -79,7 +80,18 @@ def run(config: Config) -> dict[str, Any]:
         results["compression"] = _compression(law, config)
         results["first_call"] = _first_calls(Path(place)) if config.compile else None
     results["targets"] = _targets(results, config)
-    return finished(folder, results, _draw, _print, config, picture="generation_speed.png")
+    return finished(folder, results, _draw, _print, config, answer=answer, picture="generation_speed.png")
+
+
+def answer(results: dict[str, Any]) -> str:
+    """Speed of the whole generator against a pipeline around pyamg, and on two cores against one."""
+    pipelines, share = results["pipelines"], results["phases"]["solver_share"]
+    return sentence(
+        f"the generator is {pipelines['faster']['median']:.1f} times as fast as a pipeline around pyamg on two cores, "
+        f"and {pipelines['cores']['median']:.2f} times as fast on two cores as on one",
+        f"the solver takes {share:.0%} of the time",
+        met(results["targets"]),
+    )
 
 
 def _law(config: Config, place: Path) -> generator.DarcyConfig:
@@ -316,7 +328,8 @@ def _print(results: dict[str, Any], config: Config) -> None:
 
 
 def _draw(results: dict[str, Any], config: Config, path: Path) -> None:
-    with figure(path, 1, 2, width=3.8, height=2.6) as (_, axes):
+    caption = "Time per sample on one core by phase, and of whole pipelines."
+    with figure(path, 1, 2, width=3.8, height=2.6, caption=caption) as (_, axes):
         phases, pipelines = axes[0]
         seconds = results["phases"]["seconds"]
         left = 0.0

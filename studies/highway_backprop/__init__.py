@@ -24,6 +24,7 @@ import numpy as np
 from sciops.evaluation import spread
 from sciops.plotting import figure, series
 from studies.highway_backprop import recurrent, stacks
+from studies.kit.answers import listed, met, sentence
 from studies.kit.choices import require_known
 from studies.kit.figures import band, ticks
 from studies.kit.study import finished, opened
@@ -95,7 +96,16 @@ def run(config: Config) -> dict[str, Any]:
         "equal_to": difference,
     }
     results["targets"] = targets(results, config)
-    return finished(folder, results, _draw, _print, config)
+    return finished(folder, results, _draw, _print, config, answer=answer)
+
+
+def answer(results: dict[str, Any]) -> str:
+    """The test error of every number of sweeps over backpropagation's, by model."""
+    said = []
+    for model, rows in grouped(results["stacks"], "model").items():
+        sweeps = [f"{row['relative']:.3f} ({row['arm']})" for row in rows if row["arm"].startswith("k =")]
+        said.append(f"{model}: test error {listed(sweeps)} times that of backpropagation" if sweeps else "")
+    return sentence(*said, met(results["targets"]))
 
 
 def targets(results: dict[str, Any], config: Config) -> list[dict[str, Any]]:
@@ -163,7 +173,11 @@ def _draw(results: dict[str, Any], config: Config, folder: Path) -> None:
 
 def _draw_errors(results: dict[str, Any], path: Path) -> None:
     models = grouped(results["stacks"], "model")
-    with figure(path, 1, len(models)) as (_, axes):
+    caption = (
+        "Test error by number of sweeps k, mean and standard deviation over seeds; dashed: backpropagation with its "
+        "standard deviation."
+    )
+    with figure(path, 1, len(models), caption=caption) as (_, axes):
         for axis, (name, own) in zip(axes[0], models.items()):
             rows = {row["arm"]: row for row in own}
             base, sweeps = rows["backprop"], [arm for arm in rows if arm.startswith("k =") and "γ" not in arm]
@@ -189,7 +203,11 @@ def _draw_errors(results: dict[str, Any], path: Path) -> None:
 
 def _draw_cosines(results: dict[str, Any], config: Config, path: Path) -> None:
     models = grouped((r for r in results["runs"] if r["looks"]), "model")
-    with figure(path, 1, len(models) + 1) as (_, axes):
+    caption = (
+        "Cosine between the gradient after k sweeps and the true one: over the training, mean and range of the seeds, "
+        "and at the start by number of layers."
+    )
+    with figure(path, 1, len(models) + 1, caption=caption) as (_, axes):
         for axis, (name, runs) in zip(axes[0], models.items()):
             for (arm, own), style in zip(grouped(runs, "arm").items(), series()):
                 cosine = np.array([[look["cosine"] for look in r["looks"]] for r in own])
@@ -214,7 +232,8 @@ def _draw_cosines(results: dict[str, Any], config: Config, path: Path) -> None:
 
 def _draw_times(results: dict[str, Any], path: Path) -> None:
     rows = results["recurrent"]
-    with figure(path, 1, 2) as (_, axes):
+    caption = "Time of the backward pass, and of both passes, of a GRU against its number of steps."
+    with figure(path, 1, 2, caption=caption) as (_, axes):
         for axis, key, title in zip(axes[0], ("backward", "total"), ("backward pass", "forward and backward pass")):
             for (how, own), style in zip(grouped(rows, "how").items(), series()):
                 axis.loglog([row["steps"] for row in own], [row[key] for row in own], label=how, **style)

@@ -28,7 +28,7 @@ from tqdm.auto import tqdm
 from sciops.datasets.images import load_images
 from sciops.files.writable import writable_folder
 from studies.image_classification.costs import cost_curve, step_costs
-from studies.image_classification.report import draw, print_report, summary, targets
+from studies.image_classification.report import answer, draw, print_report, summary, targets
 from studies.image_classification.runs import NAMES, in_colour, record, specifications
 from studies.kit.cells import data_digest
 from studies.kit.choices import require_known
@@ -149,7 +149,7 @@ def run(config: Config) -> dict[str, Any]:
     results: dict[str, Any] = {"images": images, "grid": data.train.grid.shape, "runs": records, "costs": costs}
     results |= {"curve": curve, "summary": summary(records, costs, images["test"])}
     results["targets"] = targets(results, config)
-    return finished(folder, results, draw, print_report, config)
+    return finished(folder, results, draw, print_report, config, answer=answer)
 
 
 def _check(config: Config) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from sciops.evaluation import paired_verdict, spread
 from sciops.plotting import figure, series
+from studies.kit.answers import listed, sentence
 from studies.kit.figures import round_ticks, ticks
 from studies.kit.tables import print_table
 from studies.kit.timing import exponent, print_targets, target
@@ -76,6 +77,14 @@ def targets(results: Mapping[str, Any], config: Config) -> list[dict[str, Any]]:
     return found
 
 
+def answer(results: Mapping[str, Any]) -> str:
+    """Accuracies, the highest first, and the difference of multipole attention from the best peer."""
+    rows = sorted(results["summary"], key=lambda row: -row["accuracy"])
+    accuracies = listed(f"{row['name']} {row['accuracy']:.1f} %" for row in rows)
+    apart = [f"multipole against the best peer {row['spread']}" for row in results["targets"] if "spread" in row]
+    return sentence(f"test images recognised: {accuracies}", *apart)
+
+
 def difference(ours: list[dict[str, Any]], theirs: list[dict[str, Any]], tested: int) -> dict[str, Any]:
     """Accuracy of ours − theirs in points, by seed, and the verdict over seeds and test images, as numbers and text.
 
@@ -135,7 +144,9 @@ def print_report(results: Mapping[str, Any], config: Config) -> None:
 def draw(results: Mapping[str, Any], config: Config, folder: Path) -> None:
     """accuracy.png: accuracy against time and memory of a step; cost.png: both over the size of the image."""
     rows = results["summary"]
-    with figure(folder / "accuracy.png", 1, 2, width=3.6, height=3.1, sharey=True) as (fig, axes):
+    caption = "Test accuracy against time and peak memory of a training step; bars: range over the seeds."
+    size = {"width": 3.6, "height": 3.1, "sharey": True}
+    with figure(folder / "accuracy.png", 1, 2, caption=caption, **size) as (fig, axes):
         quantities = (("seconds", 1e3, "time of a training step (ms)"), ("bytes", 2**-20, "peak memory of a step (MB)"))
         for axis, (key, scale, label) in zip(axes[0], quantities):
             for row, style in zip(rows, series()):
@@ -155,7 +166,8 @@ def draw(results: Mapping[str, Any], config: Config, folder: Path) -> None:
     curve = results["curve"]
     if not curve:
         return
-    with figure(folder / "cost.png", 1, 2, width=3.4, height=3.0) as (_, axes):
+    caption = "Time and peak memory of a training step against the size of the images."
+    with figure(folder / "cost.png", 1, 2, width=3.4, height=3.0, caption=caption) as (_, axes):
         quantities = (("seconds", 1e3, "time of a training step (ms)"), ("bytes", 2**-20, "peak memory of a step (MB)"))
         names, sizes = list(next(iter(curve.values()))), sorted(curve)
         styles = {row["name"]: style for row, style in zip(rows, series())}

@@ -33,9 +33,9 @@ def finished(
     draw: Callable[..., Any],
     show: Callable[..., Any],
     *given: Any,
+    answer: Callable[[dict[str, Any]], str],
     picture: str = "",
     wrong: str = "",
-    answer: str = "",
 ) -> dict[str, Any]:
     """Writes results.json, draws the figures, prints the tables and the folder; returns the results.
 
@@ -49,12 +49,12 @@ def finished(
         Called as ``draw(results, *given, path)`` and ``show(results, *given)``.
     *given
         The configuration, where both take it.
+    answer : callable
+        Of the results alone: what the study found, in one sentence, the first of its page (`studies.kit.answers`).
     picture : str
         Name of the one figure; by default `draw` is given the folder of the figures.
     wrong : str
         What does not hold, for which the study has to fail after all is written.
-    answer : str
-        What the study found, in one sentence: the first one of its page.
 
     Raises
     ------
@@ -67,8 +67,10 @@ def finished(
         show(results, *given)
     blocks = [block if isinstance(block, str) else asdict(block) for block in printed.blocks]
     figures = [picture] if picture else sorted(path.name for path in folder.figures.iterdir())
-    write_json(folder.path / "report.json", {"answer": answer, "blocks": blocks, "figures": figures})
-    print(f"\nresults.json and figures{picture and '/'}{picture} in {folder.path}")
+    found = answer(results)
+    write_json(folder.path / "report.json", {"answer": found, "blocks": blocks, "figures": figures})
+    print(f"\n{found}" if found else "")
+    print(f"results.json and figures{picture and '/'}{picture} in {folder.path}")
     print(f"sciops report {folder.path} makes a page of them")
     if wrong:
         raise RuntimeError(wrong)

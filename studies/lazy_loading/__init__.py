@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from sciops.plotting import figure, series
+from studies.kit.answers import extent, listed, sentence
 from studies.kit.launch import launch
 from studies.kit.smooth_fields import write_fields
 from studies.kit.study import finished, opened, picked
@@ -79,7 +80,15 @@ def run(config: Config) -> dict[str, Any]:
                 _check(runs["memory"][0], runs[way][-1])
         rows += _rows(runs, width, depth)
     results = {"file_bytes": path.stat().st_size, "memory_limit": config.memory_limit, "rows": rows}
-    return finished(folder, results, lambda _, path: _draw(config, results, path), _print, picture="lazy_loading.png")
+    draw = lambda _, path: _draw(config, results, path)  # noqa: E731
+    return finished(folder, results, draw, _print, answer=answer, picture="lazy_loading.png")
+
+
+def answer(results: dict[str, Any]) -> str:
+    """The speed of every way of reading over that of fields in memory."""
+    ways = grouped((row for row in results["rows"] if row["way"] != "memory"), "way")
+    said = [f"{way} {extent(row['ratio'] for row in rows)}" for way, rows in ways.items()]
+    return sentence(f"speed of training on a file that is read as it goes, in memory 1: {listed(said)}; equal losses")
 
 
 def _train(config: Config, path: Path, way: str, width: int, depth: int) -> dict[str, Any]:
@@ -138,7 +147,8 @@ def _print(results: dict[str, Any]) -> None:
 
 
 def _draw(config: Config, results: dict[str, Any], path: Path) -> None:
-    with figure(path, 1, 2, width=3.6, height=2.8) as (_, axes):
+    caption = "Speed of training and peak memory of its process, by how the fields are read."
+    with figure(path, 1, 2, width=3.6, height=2.8, caption=caption) as (_, axes):
         speed, memory = axes[0]
         models = grouped(results["rows"], "model")
         for i, ((model, rows), style) in enumerate(zip(models.items(), series())):

@@ -32,6 +32,7 @@ from tqdm.auto import tqdm
 
 from sciops.lipschitz import Bound, lipschitz_bound
 from sciops.plotting import PALETTE, figure
+from studies.kit.answers import sentence
 from studies.kit.cells import kept
 from studies.kit.study import finished, opened
 from studies.kit.tables import print_table
@@ -163,7 +164,20 @@ def run(config: Config) -> dict[str, Any]:
     }
     measured = {kind: ratios(cases[kind]) for kind in kinds}
     draw = lambda results, path: _draw(results, measured, path)  # noqa: E731
-    return finished(folder, results, draw, _print, picture="lipschitz_fuzz.png", wrong=_wrong(results))
+    return finished(folder, results, draw, _print, answer=answer, picture="lipschitz_fuzz.png", wrong=_wrong(results))
+
+
+def answer(results: dict[str, Any]) -> str:
+    """How many models got a bound, how many bounds lie below the truth, and how many wrong rules were found."""
+    count = {name: sum(row[name] for row in results["kinds"]) for name in ("bounded", "refused", "below")}
+    said = [f"of {results['models']} drawn models {count['bounded']} got a bound and {count['refused']} were refused"]
+    said.append(
+        f"{count['below'] or 'none'} of the bounds {'lie' if count['below'] > 1 else 'lies'} below a stretch found"
+    )
+    for row in results["planted"]:
+        asked = row["compositions"] - row["refused"]
+        said.append(f"{row['found']} of {asked} rules planted {row['factor']:g} times too small were found")
+    return sentence(*said)
 
 
 def drawn(kind: str, build: changes.Build, i: int, seed: int) -> Case:
@@ -274,8 +288,9 @@ def _print(results: dict[str, Any]) -> None:
 def _draw(results: dict[str, Any], measured: dict[str, list[float]], path: Path) -> None:
     rows = results["kinds"]
     places = np.arange(len(rows))
-    layout = {"sharey": True, "gridspec_kw": {"width_ratios": [1, 1.5]}}
-    with figure(path, 1, 2, width=4.0, height=1.2 + 0.24 * len(rows), **layout) as (_, axes):
+    layout: dict[str, Any] = {"sharey": True, "gridspec_kw": {"width_ratios": [1, 1.5]}}
+    caption = "What became of the drawn models by kind, and the bound over the largest stretch that was found."
+    with figure(path, 1, 2, width=4.0, height=1.2 + 0.24 * len(rows), caption=caption, **layout) as (_, axes):
         shares, spread = axes[0]
         left = np.zeros(len(rows))
         colours = {"bounded": PALETTE[5], "refused": PALETTE[4], "below": PALETTE[6], "raised": PALETTE[3]}

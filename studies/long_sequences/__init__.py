@@ -19,7 +19,7 @@ from typing import Any
 from studies.kit.choices import require_known
 from studies.kit.study import finished, opened
 from studies.long_sequences import burgers, layers, needle
-from studies.long_sequences.report import draw, print_tables, summary
+from studies.long_sequences.report import answer, draw, print_tables, summary
 
 
 @dataclass(frozen=True)
@@ -130,4 +130,4 @@ def run(config: Config) -> dict[str, Any]:
     ):
         results[name] = measure(config, records) if part in config.parts else []
     results["summary"] = summary(results)
-    return finished(folder, results, draw, print_tables)
+    return finished(folder, results, draw, print_tables, answer=answer)

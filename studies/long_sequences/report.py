@@ -8,6 +8,7 @@ from typing import Any
 
 from sciops.evaluation import Spread, spread
 from sciops.plotting import figure, series
+from studies.kit.answers import extent, listed, met, sentence
 from studies.kit.tables import print_table
 from studies.kit.timing import exponent, print_targets, target
 from studies.long_sequences.burgers import ARMS as BURGERS_ARMS
@@ -113,6 +114,23 @@ def _pair(values: Sequence[float]) -> list[float | None] | None:
     return [found.mean, found.deviation]
 
 
+def answer(results: dict[str, Any]) -> str:
+    """From which length the state space is faster than attention, its powers of the length, what learns the needle."""
+    found, said = results["summary"], []
+    slopes = [row["slope"] for row in found["slopes"] if row["mixer"] == SSM and row["what"] == "time"]
+    if slopes:
+        said.append(f"the time of a state-space layer grows as (tokens)^p with p of {extent(slopes)}")
+    for mode, length in found["crossover"].items():
+        where = "at no measured length" if length is None else f"from about {length:.0f} tokens on"
+        said.append(f"it is faster than fused attention {where} ({mode})")
+    said += [f"{row['arm']} learns the needle with {row['learnt']} of {row['seeds']} seeds" for row in found["needle"]]
+    if found["burgers"]:
+        finest = list(found["burgers"][0]["errors"])[-1]
+        errors = listed(f"{row['arm']} {row['errors'][finest][0]:.4f}" for row in found["burgers"])
+        said.append(f"errors on {finest} points of Burgers: {errors}")
+    return sentence(*said, met(found["targets"]))
+
+
 def print_tables(results: dict[str, Any]) -> None:
     found = results["summary"]
     for title, rows, key, unit in (
@@ -173,7 +191,8 @@ def draw(results: dict[str, Any], folder: Path) -> None:
 
 
 def _draw_cost(results: dict[str, Any], path: Path) -> None:
-    with figure(path, 1, 2, width=3.6, height=3.0) as (drawn, axes):
+    caption = "Time and peak memory of one layer against the number of tokens; solid: training, dotted: forward alone."
+    with figure(path, 1, 2, width=3.6, height=3.0, caption=caption) as (drawn, axes):
         panels = (("times", "seconds", 1.0, "time (s)"), ("memory", "bytes", 1e-6, "peak memory (MB)"))
         for axis, (part, key, unit, label) in zip(axes.flat, panels):
             for name, style in zip(MIXERS, series()):
@@ -193,7 +212,11 @@ def _draw_cost(results: dict[str, Any], path: Path) -> None:
 
 
 def _draw_generalisation(found: dict[str, Any], panels: list[str], path: Path) -> None:
-    with figure(path, 1, len(panels), width=3.9, height=3.9) as (_, axes):
+    caption = (
+        "Accuracy of finding the needle and error of Burgers on lengths and grids beyond those of the training; bars: "
+        "standard deviation over seeds."
+    )
+    with figure(path, 1, len(panels), width=3.9, height=3.9, caption=caption) as (_, axes):
         for axis, name in zip(axes.flat, panels):
             key, label = {"needle": ("lengths", "accuracy"), "burgers": ("errors", "relative L²")}[name]
             for row, style in zip(found[name], series()):

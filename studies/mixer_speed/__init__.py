@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from sciops.plotting import figure, series
+from studies.kit.answers import extent, listed, met, sentence
 from studies.kit.study import finished, opened
 from studies.kit.tables import grouped, print_table
 from studies.kit.timing import print_targets, target
@@ -105,7 +106,16 @@ def run(config: Config) -> dict[str, Any]:
         "epochs": _epochs(config, width, depth, shared),
     }
     results["targets"] = _targets(config, results)
-    return finished(folder, results, _draw, lambda results: _print(config, results), picture="mixer_speed.png")
+    show = lambda results: _print(config, results)  # noqa: E731
+    return finished(folder, results, _draw, show, answer=answer, picture="mixer_speed.png")
+
+
+def answer(results: dict[str, Any]) -> str:
+    """How many times as fast as neuraloperator's the spectral layer, a step and a training are."""
+    said = [f"forward and backward of a spectral layer {extent(row['both']['median'] for row in results['layers'])}"]
+    for name, part in (("a step of the same network", results["step"]), ("its training", results["epochs"])):
+        said += [f"{name} {part['ratio']['same network']['median']:.2f}"] if part else []
+    return sentence(f"times as fast as neuraloperator: {listed(said)}", met(results["targets"]))
 
 
 def _epochs(config: Config, width: int, depth: int, shared: dict[str, Any]) -> dict[str, Any] | None:
@@ -168,7 +178,11 @@ def _print(config: Config, results: dict[str, Any]) -> None:
 
 
 def _draw(results: dict[str, Any], path: Path) -> None:
-    with figure(path, 1, 3, width=3.4, height=2.8) as (_, axes):
+    caption = (
+        "Times faster than neuraloperator: one spectral layer by grid, and trainings; in the middle, from which number "
+        "of modes an FFT is faster than products with the kept modes."
+    )
+    with figure(path, 1, 3, width=3.4, height=2.8, caption=caption) as (_, axes):
         layers, crossing, networks = axes[0]
         rows = [row for row in results["layers"] if row["threads"] == results["threads"]]
         points = [row["case"][-1] for row in rows]

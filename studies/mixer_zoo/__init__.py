@@ -29,7 +29,7 @@ from studies.kit.study import finished, opened, picked
 from studies.kit.text_training import text_data
 from studies.mixer_zoo.cells import FIELDS, TASKS, cell, described
 from studies.mixer_zoo.cost import costs
-from studies.mixer_zoo.report import draw, print_report, summary
+from studies.mixer_zoo.report import answer, draw, print_report, summary
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,8 @@ def run(config: Config) -> dict[str, Any]:
     results = {"rows": summary(cells, measured, arms), "cells": plain(cells), "costs": measured}
     broken = [f"{r['arm']} on {r['task']}" for r in cells if not 0 <= r["score"] < float("inf")]
     wrong = f"no score: {', '.join(broken)}" if broken else ""
-    return finished(folder, results, draw, print_report, config, picture="mixer_zoo.png", wrong=wrong)
+    how = {"answer": answer, "picture": "mixer_zoo.png", "wrong": wrong}
+    return finished(folder, results, draw, print_report, config, **how)
 
 
 def specification(config: Config, task: str) -> dict[str, Any]:

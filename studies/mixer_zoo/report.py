@@ -10,6 +10,7 @@ import numpy as np
 
 from sciops.evaluation import Spread, spread
 from sciops.plotting import MARKERS, PALETTE
+from studies.kit.answers import listed, sentence
 from studies.kit.figures import panels as drawn
 from studies.kit.mixer_arms import NO_MIXER
 from studies.kit.tables import grouped, print_table
@@ -48,6 +49,19 @@ def summary(
         mine = row["scores"].get("burgers")
         row["below_no_mixer"] = alone["mean"] / mine["mean"] if alone and mine and row["arm"] != NO_MIXER else None
     return rows
+
+
+def answer(results: Mapping[str, Any]) -> str:
+    """The best arm of every task, and those that are an order below the blocks without a mixer."""
+    rows, said = results["rows"], []
+    for task in rows[0]["scores"]:
+        best = max if "accuracy" in SCORES[task] else min
+        row = best(rows, key=lambda row: row["scores"][task]["mean"])  # noqa: B023
+        said.append(f"{row['arm']} on {task} with {SCORES[task]} {_score(task, row['scores'][task])}")
+    below = [row["arm"] for row in rows if (row["below_no_mixer"] or 0) >= ORDER]
+    known = any(row["below_no_mixer"] is not None for row in rows)
+    short = f"an order of magnitude below no mixer on Burgers: {listed(below) or 'none'}" if known else ""
+    return sentence(f"best means of {len(rows)} arms: {listed(said)}", short)
 
 
 def print_report(results: Mapping[str, Any], config: Config) -> None:
@@ -111,7 +125,11 @@ def draw(results: Mapping[str, Any], config: Config, path: Path) -> None:
         for name, label, unit in (("decode", "one token decoded, ms", 1e3), ("cache", "cache a channel, numbers", 1.0)):
             values = [[(unit * row["costs"][name][n], None, None) for n in row["costs"][name]] for row in rows]
             panels.append((label, values))
-    with drawn(path, len(panels), 5, width=2.6, height=0.6 + 0.22 * len(rows)) as axes:
+    caption = (
+        "Score and costs of every mixer, a panel each; points: means, lines: range of the seeds, dashed: blocks "
+        "without a mixer."
+    )
+    with drawn(path, len(panels), 5, width=2.6, height=0.6 + 0.22 * len(rows), caption=caption) as axes:
         for i, (axis, (label, values)) in enumerate(zip(axes, panels)):
             _draw_panel(axis, label, values, [row["arm"] for row in rows], contexts)
             if i % 5:

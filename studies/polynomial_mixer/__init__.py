@@ -30,7 +30,7 @@ from studies.kit.mixer_burgers import burgers_error
 from studies.kit.sequence_training import train_tokens
 from studies.kit.study import finished, opened
 from studies.polynomial_mixer.cost import LAYERS, check_layers, memory, times
-from studies.polynomial_mixer.report import claims, draw, print_report, summaries
+from studies.polynomial_mixer.report import answer, claims, draw, print_report, summaries
 
 _WINDOW = {"window": 16, "positions": "rope"}
 FIELD_ARMS: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -146,7 +146,7 @@ def run(config: Config) -> dict[str, Any]:
     }
     results["summary"] = summaries(results)
     results["claims"] = claims(results)
-    return finished(folder, results, draw, print_report)
+    return finished(folder, results, draw, print_report, answer=answer)
 
 
 def _measured(

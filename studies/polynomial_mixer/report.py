@@ -11,6 +11,7 @@ import numpy as np
 
 from sciops.evaluation import spread
 from sciops.plotting import figure, series
+from studies.kit.answers import extent, listed, met, sentence
 from studies.kit.figures import round_ticks
 from studies.kit.tables import grouped, print_table
 from studies.kit.timing import print_targets, target
@@ -77,6 +78,19 @@ def claims(results: Mapping[str, Any]) -> list[dict[str, Any]]:
             ahead = recall["hybrid"] - recall["polynomial V1"]
             rows.append(target("recall: hybrid ahead of polynomial V1, accuracy", ahead, least=0.05))
     return rows
+
+
+def answer(results: Mapping[str, Any]) -> str:
+    """Powers of the length, the share of the gap to attention that is closed, and recall beside attention."""
+    found = results["summary"]
+    times = [one["slopes"]["both"] for one in found["cost"]]
+    powers = [slopes[name] for slopes in times for name in POLYNOMIAL if name in slopes]
+    said = [f"the time of polynomial mixing grows as (tokens)^p with p of {extent(powers)}"] if powers else []
+    closed = listed(f"{arm} {np.mean(values):.0%}" for arm, values in found["closed"].items())
+    said += [f"of the gap from no mixer to attention on Burgers is closed: {closed}"] if closed else []
+    recall = listed(f"{arm} {row['accuracy']['mean']:.3f}" for arm, row in found["recall"].items())
+    said += [f"accuracy of recall: {recall}"] if recall else []
+    return sentence(*said, met(results["claims"]))
 
 
 _WAYS = {"forward": "forward", "both": "there and back"}
@@ -183,7 +197,9 @@ def draw(results: Mapping[str, Any], folder: Path) -> None:
     for one in found["cost"]:
         rows = [row for row in results["times"] if row["causal"] == one["causal"]]
         peaks = [row for row in results["memory"] if row["causal"] == one["causal"]]
-        with figure(folder / f"cost{'_causal' if one['causal'] else ''}.png", 1, 2, width=3.8, height=3.1) as (_, axes):
+        picture = f"cost{'_causal' if one['causal'] else ''}.png"
+        caption = "Time and peak memory of one layer there and back against the number of tokens, with their powers."
+        with figure(folder / picture, 1, 2, width=3.8, height=3.1, caption=caption) as (_, axes):
             for axis, values, key, unit, powers in (
                 (axes[0, 0], rows, "both", 1e-3, one["slopes"]["both"]),
                 (axes[0, 1], peaks, "bytes", 1e6, one["memory_slopes"]),
@@ -201,7 +217,10 @@ def draw(results: Mapping[str, Any], folder: Path) -> None:
             axes[0, 0].set(ylabel="time there and back (ms), one thread")
             axes[0, 1].set(ylabel="peak memory of a training pass (MB)")
     if found["fields"] or found["recall"]:
-        with figure(folder / "quality.png", 1, 2, width=3.8, height=2.9) as (_, axes):
+        caption = (
+            "Error of Burgers on the grid of the training and on twice its points, and accuracy of recall, a seed each."
+        )
+        with figure(folder / "quality.png", 1, 2, width=3.8, height=2.9, caption=caption) as (_, axes):
             kinds = [("error", "relative L² on the grid of training"), ("error_fine", "on twice the points")]
             _dots(axes[0, 0], found["fields"], kinds, "Burgers: relative L² error", log=True)
             _dots(axes[0, 1], found["recall"], [("accuracy", "a seed each")], "recall: accuracy", log=False)

@@ -28,6 +28,7 @@ import torch
 from tqdm.auto import tqdm
 
 from sciops.plotting import PALETTE, figure
+from studies.kit.answers import sentence
 from studies.kit.cells import kept
 from studies.kit.choices import require_known
 from studies.kit.study import finished, opened
@@ -75,7 +76,18 @@ def run(config: Config) -> dict[str, Any]:
     results = {"versions": _versions(), "cells": list(columns), "table": table}
     failed = [f"{name}, {cell}" for name, row in table.items() for cell, found in row.items() if "failed" in found]
     wrong = f"{len(failed)} cells failed: {'; '.join(failed)}" if failed else ""
-    return finished(folder, results, draw, show, picture="program_transforms.png", wrong=wrong)
+    return finished(folder, results, draw, show, answer=answer, picture="program_transforms.png", wrong=wrong)
+
+
+def answer(results: Mapping[str, Any]) -> str:
+    """How many cells give what the eager model gives, are refused, or fail."""
+    cells = [found for row in results["table"].values() for found in row.values()]
+    agree = [found["ok"] for found in cells if "ok" in found]
+    refused, failed = (sum(kind in found for found in cells) for kind in ("refused", "failed"))
+    return sentence(
+        f"{len(agree)} of {len(cells)} pairs of a model and a transform give what the eager model gives, to "
+        f"{max(agree, default=0.0):.0e} or better; {refused} are refused with their reason, {failed} fail"
+    )
 
 
 def _chosen(config: Config) -> tuple[dict[str, Subject], tuple[str, ...]]:
@@ -164,7 +176,8 @@ def draw(results: Mapping[str, Any], path: Path) -> None:
         for j, cell in enumerate(columns):
             if "ok" in row.get(cell, {}):
                 values[i, j] = np.log10(max(row[cell]["ok"], 10**_LEAST))
-    with figure(path, width=7.0, height=1.6 + 0.2 * len(table)) as (fig, axes):
+    caption = "Relative deviation of every transformed model from the eager one, as a power of ten."
+    with figure(path, width=7.0, height=1.6 + 0.2 * len(table), caption=caption) as (fig, axes):
         axis = axes[0, 0]
         axis.grid(False)
         axis.set_facecolor("white")

@@ -40,7 +40,7 @@ from studies.randomized_smoothing.classifiers import (
     train,
 )
 from studies.randomized_smoothing.gates import certificates, gate_faults, run_gates, show_gates
-from studies.randomized_smoothing.report import draw, show
+from studies.randomized_smoothing.report import answer, draw, show
 
 PARTS = ("counts", "digits", "levels")
 
@@ -100,7 +100,7 @@ def run(config: Config) -> dict[str, Any]:
     results = {"counts": rows, "votes": config.votes, "trials": config.trials, "digits": by_sigma, "levels": levels}
     wrong = gate_faults(levels) + faults(rows, config.trials, config.tolerance) + digit_faults(by_sigma)
     results["faults"] = wrong
-    return finished(folder, results, draw, show, wrong="; ".join(wrong))
+    return finished(folder, results, draw, show, answer=answer, wrong="; ".join(wrong))
 
 
 def behind_network(sigma: float, config: Config) -> dict[str, Any]:

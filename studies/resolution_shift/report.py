@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from sciops.evaluation import Spread
 from sciops.reports import Figure, Section, Table
+from studies.kit.answers import listed
 from studies.resolution_shift.arms import ARMS, weights_of
 from studies.resolution_shift.case import UPSAMPLINGS
 from studies.resolution_shift.figures import AGAINST, plain_arms
@@ -62,14 +62,14 @@ def _answer(config: ResolutionShiftConfig, results: dict, lookup: dict) -> tuple
         named[winner].append(v["arm"])
         said[winner].append(f"{v['arm']} ({100 * direct:.1f} % direct, {100 * low:.1f} % upsampled{why})")
     short = {
-        "second": f"evaluate {_and(named['second'])} on {train} and upsample",
-        "first": f"evaluate {_and(named['first'])} on {test} directly",
-        "": f"no verdict for {_and(named[''])}",
+        "second": f"evaluate {listed(named['second'])} on {train} and upsample",
+        "first": f"evaluate {listed(named['first'])} on {test} directly",
+        "": f"no verdict for {listed(named[''])}",
     }
     whole = {
-        "second": f"Evaluate on {train} points and upsample: {_and(said['second'])}.",
-        "first": f"Evaluate on {test} points directly: {_and(said['first'])}.",
-        "": f"No verdict: {_and(said[''])}.",
+        "second": f"Evaluate on {train} points and upsample: {listed(said['second'])}.",
+        "first": f"Evaluate on {test} points directly: {listed(said['first'])}.",
+        "": f"No verdict: {listed(said[''])}.",
     }
     title = f"Trained on {train} points, wanted on {test}: {'; '.join(short[key] for key in short if said[key])}"
     answer = " ".join(whole[key] for key in whole if said[key])
@@ -213,7 +213,3 @@ def _printed(row: dict, found: Spread, digits: str) -> str:
 def _table(rows: list[list[Any]], note: str = "") -> Table:
     first, *rest = (tuple(str(cell) for cell in row) for row in rows)
     return Table(first, tuple(rest), note=note)
-
-
-def _and(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))

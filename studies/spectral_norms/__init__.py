@@ -25,6 +25,7 @@ from sciops.lipschitz import kernel_gram_bound, power_iteration, spectral_norm
 from sciops.lipschitz.norms.convolution import bridge_factor
 from sciops.lipschitz.norms.symbols import torus_norm
 from sciops.plotting import LINES, series
+from studies.kit.answers import extent, met, sentence
 from studies.kit.figures import panels, ticks
 from studies.kit.study import finished, opened
 from studies.kit.tables import grouped, print_table
@@ -109,7 +110,19 @@ def run(config: Config) -> dict[str, Any]:
             "ladder": ladder(config),
         }
     results["targets"] = _targets(results)
-    return finished(folder, results, _draw, _print, config, wrong=_outside(results))
+    return finished(folder, results, _draw, _print, config, answer=answer, wrong=_outside(results))
+
+
+def answer(results: dict[str, Any]) -> str:
+    """Maps outside their bracket, how tight brackets are, and what the automatic choice costs."""
+    cases = results["cases"]
+    outside, worst = sum(row["violations"] for row in cases), max(row["worst"] for row in cases)
+    return sentence(
+        f"{outside or 'none'} of {sum(row['cases'] for row in cases)} random maps {'have' if outside > 1 else 'has'} a "
+        f"norm outside its bracket, whose upper end is at most {worst:.1e} too large",
+        f"the automatic choice takes {extent(row['ratio'] for row in results['choice'])} times as long as the fastest",
+        met(results["targets"]),
+    )
 
 
 def ladder(config: Config) -> list[dict[str, Any]]:
@@ -197,7 +210,10 @@ def _draw(results: dict[str, Any], config: Config, folder: Path) -> None:
 
 def _draw_speed(results: dict[str, Any], path: Path) -> None:
     problems = grouped(results["speed"], "problem")
-    with panels(path, len(problems), 2, width=5.6, height=2.7) as axes:
+    caption = (
+        "Error of an estimate of the norm against the time of a call; in the legend, the share of estimates below it."
+    )
+    with panels(path, len(problems), 2, width=5.6, height=2.7, caption=caption) as axes:
         for axis, (name, rows) in zip(axes, problems.items()):
             for (method, own), style in zip(grouped(rows, "method").items(), series()):
                 below, errors = np.mean([row["under"] for row in own]), [max(row["error"], 1e-16) for row in own]
@@ -208,7 +224,10 @@ def _draw_speed(results: dict[str, Any], path: Path) -> None:
 
 def _draw_ladder(results: dict[str, Any], config: Config, path: Path) -> None:
     rows = results["ladder"]
-    with panels(path, 1, 1, width=5.6, height=3.6) as (axis,):
+    caption = (
+        "Bounds of the norm of a zero-padded convolution against the size of the grid; power iteration from below."
+    )
+    with panels(path, 1, 1, width=5.6, height=3.6, caption=caption) as (axis,):
         for name, style in zip((name for name in rows[0] if name not in ("n", "spectral_norm")), series()):
             if name.startswith("Gram of kernels"):
                 style = style | {"color": "0.45", "marker": None, "linestyle": LINES[int(name[-1])]}

@@ -29,7 +29,7 @@ from studies.kit.study import finished
 from studies.kit.timing import threads
 from studies.speech_pretraining.costs import step_costs
 from studies.speech_pretraining.data import Speech, prepared
-from studies.speech_pretraining.report import between, draw, gains, print_report, summary
+from studies.speech_pretraining.report import answer, between, draw, gains, print_report, summary
 from studies.speech_pretraining.runs import ARMS, fine_tuned, pretrained
 
 
@@ -153,7 +153,8 @@ def run(config: Config) -> dict[str, Any]:
     learnt = any(row["accuracy"] > row["commonest"] for row in results["summary"])
     wrong = "" if learnt else "no encoder finds masked codes above the share of the commonest code: pass more steps"
     show = lambda results: print_report(results, config)  # noqa: E731
-    return finished(folder, results, lambda _, path: draw(results, data, path), show, wrong=wrong)
+    picture = lambda _, path: draw(results, data, path)  # noqa: E731
+    return finished(folder, results, picture, show, answer=answer, wrong=wrong)
 
 
 def _pretrainings(config: Config, data: Speech, bar: Any) -> dict[str, list[dict[str, Any]]]:

@@ -12,6 +12,7 @@ import numpy as np
 from sciops.evaluation import spread
 from sciops.models.sequences.log_mel import LogMel
 from sciops.plotting import PALETTE, figure, series
+from studies.kit.answers import listed, sentence
 from studies.kit.figures import band, panels
 from studies.kit.tables import print_table
 from studies.kit.verdicts import seed_verdict
@@ -87,6 +88,18 @@ def _judged(
     }
 
 
+def answer(results: Mapping[str, Any]) -> str:
+    """What pre-training changes in the errors of phonemes, by encoder and arm, with the verdict."""
+    said = [
+        f"{row['mixer']} {100 * row['mean']:+.1f} points against {row['against']} ({row['verdict']})"
+        for row in results["gains"]
+        if row["kind"] == "phonemes"
+    ]
+    corpus = "tones, not speech" if results["data"]["family"] == "tones" else results["data"]["family"]
+    what = f"pre-training lowers the error of phonemes ({corpus}) by"
+    return sentence(f"{what} {listed(said)}" if said else "")
+
+
 def print_report(results: Mapping[str, Any], config: Config) -> None:
     about = results["data"]
     if about["family"] == "tones":
@@ -159,7 +172,8 @@ def draw(results: Mapping[str, Any], data: Speech, folder: Path) -> None:
     rows = results["summary"]
     arms = list(next(iter(results["tuning"].values())))
     tuned = [row for row in rows if row["mixer"] in results["tuning"]]
-    with figure(folder / "errors.png", 1, 2, width=3.4, height=2.9) as (fig, axes):
+    caption = "Errors of phonemes and letters by encoder and arm; bars: means, points: seeds."
+    with figure(folder / "errors.png", 1, 2, width=3.4, height=2.9, caption=caption) as (fig, axes):
         for axis, (kind, short) in zip(axes[0], KINDS.items()):
             for j, arm in enumerate(arms):
                 places = [i + (j - (len(arms) - 1) / 2) * 0.8 / len(arms) for i in range(len(tuned))]
@@ -172,7 +186,8 @@ def draw(results: Mapping[str, Any], data: Speech, folder: Path) -> None:
             axis.set_ylabel(f"{short} (%)")
         fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
         fig.suptitle("errors of new sentences by new speakers, a point a seed", fontsize=9)
-    with panels(folder / "masked.png", 1, 1, width=4.6, height=3.0) as (axis,):
+    caption = "Share of masked codes that are found over the steps of pre-training, mean and range of the seeds."
+    with panels(folder / "masked.png", 1, 1, width=4.6, height=3.0, caption=caption) as (axis,):
         for (mixer, runs), style in zip(results["pretraining"].items(), series()):
             curves = np.array([run["curve"] for run in runs])
             width = max(1, curves.shape[1] // 40)
@@ -194,7 +209,8 @@ def _draw_spectrogram(data: Speech, path: Path) -> None:
     mel = LogMel(sample_rate=one.sample_rate)
     frames = mel(torch.from_numpy(one.audio)[None])[0][0].numpy()
     seconds = len(one.audio) / one.sample_rate
-    with figure(path, 1, 1, width=6.4, height=2.8) as (fig, axes):
+    caption = "One recording as the encoders see it, log energies of mel bins, with its phonemes."
+    with figure(path, 1, 1, width=6.4, height=2.8, caption=caption) as (fig, axes):
         axis = axes[0, 0]
         image = axis.imshow(frames.T, origin="lower", aspect="auto", extent=(0, seconds, 0.5, frames.shape[1] + 0.5))
         starts = np.append(one.starts, len(one.audio)) / one.sample_rate

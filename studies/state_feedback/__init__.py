@@ -28,7 +28,7 @@ from sciops.datasets.text import CORPORA, read_corpus
 from studies.kit.study import finished, opened, picked
 from studies.kit.timing import interleaved, require_equal
 from studies.state_feedback.comparisons import EQUAL_TIME, summary
-from studies.state_feedback.report import draw, print_report
+from studies.state_feedback.report import answer, draw, print_report
 from studies.state_feedback.rollout import ARMS as ROLLOUT_ARMS
 from studies.state_feedback.rollout import rollouts
 from studies.state_feedback.tasks import SENSORS, Task, recurrent, sensor_task, text_task
@@ -134,7 +134,7 @@ def run(config: Config) -> dict[str, Any]:
         "gradient_seconds": time_gradients(config),
         "truncation": config.truncation,
     }
-    return finished(folder, results, draw, print_report)
+    return finished(folder, results, draw, print_report, answer=answer)
 
 
 def rollout_rows(config: Config) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from sciops.evaluation import spread
 from sciops.plotting import figure, series
+from studies.kit.answers import sentence
 from studies.kit.figures import band
 from studies.kit.tables import grouped, print_table
 from studies.kit.verdicts import seed_verdict, shown
@@ -19,6 +20,11 @@ from studies.state_feedback.training import ARMS, OURS
 _SAID = (
     "the paper (abstract): competitive perplexity at a markedly lower cost; overviews: near BPTT, well above FT-BPTT"
 )
+
+
+def answer(results: Mapping[str, Any]) -> str:
+    """Which modes beat truncation, and BPTT in the same time, task by task."""
+    return sentence(*verdicts(results["summary"]))
 
 
 def print_report(results: Mapping[str, Any]) -> None:
@@ -78,7 +84,9 @@ def draw(results: Mapping[str, Any], folder: Path) -> None:
     runs = [r for r in results["runs"] if r["rate"] == rates[r["task"], r["arm"]] and not r["diverged"]]
     arms = list(dict.fromkeys(row["arm"] for row in results["summary"]))
 
-    with figure(folder / "loss_against_time.png", 1, columns, width=3.6, height=3.4) as (fig, axes):
+    caption = "Validation error against the time of training, mean of the seeds, by way of computing the gradient."
+    size = {"width": 3.6, "height": 3.4}
+    with figure(folder / "loss_against_time.png", 1, columns, caption=caption, **size) as (fig, axes):
         for axis, task in zip(axes.flat, tasks):
             for arm, style, mine in _by_arm(runs, task["name"], arms):
                 seconds, values = (
@@ -89,7 +97,9 @@ def draw(results: Mapping[str, Any], folder: Path) -> None:
             _plain_log(axis.yaxis)
         _legend(fig, axes)
 
-    with figure(folder / "error_by_arm.png", 1, columns, width=3.6, height=2.9, sharey=True) as (_, axes):
+    caption = "Test error by way of computing the gradient, mean and standard deviation over seeds."
+    size = {"width": 3.6, "height": 2.9, "sharey": True}
+    with figure(folder / "error_by_arm.png", 1, columns, caption=caption, **size) as (_, axes):
         for axis, task in zip(axes.flat, tasks):
             for arm, style, mine in _by_arm(runs, task["name"], arms):
                 tests, place = [r["test"] for r in mine], arms.index(arm)
@@ -102,7 +112,9 @@ def draw(results: Mapping[str, Any], folder: Path) -> None:
             axis.tick_params(axis="x", which="both", labelrotation=45)
         axes.flat[0].set_yticks(range(len(arms)), [_name(arm) for arm in arms])
 
-    with figure(folder / "cosine.png", 2, columns, width=3.6, height=2.5, sharex="col") as (fig, axes):
+    caption = "Cosine to the gradient of BPTT and ratio of the norms over a training, mean and range of the seeds."
+    size = {"width": 3.6, "height": 2.5, "sharex": "col"}
+    with figure(folder / "cosine.png", 2, columns, caption=caption, **size) as (fig, axes):
         for column, task in enumerate(tasks):
             for key, label, axis in zip(("cosine", "norm_ratio"), ("cosine to BPTT", "norm / BPTT's"), axes[:, column]):
                 for arm, style, mine in _by_arm(runs, task["name"], [a for a in arms if not a.startswith("BPTT")]):

@@ -19,7 +19,7 @@ from typing import Any
 from studies.kit.choices import require_known
 from studies.kit.pool import run_all
 from studies.kit.study import finished, opened, picked
-from studies.token_mixing.report import claims, draw, print_report, summary
+from studies.token_mixing.report import answer, claims, draw, print_report, summary
 from studies.token_mixing.runs import EXPECTED, MIXERS_OF, TASKS, Spec, counts, growth, live_cache, train_once
 
 
@@ -101,7 +101,7 @@ def run(config: Config) -> dict[str, Any]:
     results["claims"] = claims(results, config)
     wrong = [f"{arm} after {n} tokens" for arm, row in results["cost"].items() for n, a, b in row["states"] if a != b]
     wrong = f"a state holds other tokens than counted: {', '.join(wrong)}" if wrong else ""
-    return finished(folder, results, draw, print_report, config, wrong=wrong)
+    return finished(folder, results, draw, print_report, config, answer=answer, wrong=wrong)
 
 
 def sizes_of(task: str, config: Config) -> dict[str, int]:

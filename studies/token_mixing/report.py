@@ -10,6 +10,7 @@ import numpy as np
 
 from sciops.evaluation import FEWEST
 from sciops.plotting import PALETTE, figure, series
+from studies.kit.answers import listed, met, sentence
 from studies.kit.tables import print_table
 from studies.token_mixing.runs import PAPER, TASKS, chance, score
 
@@ -93,6 +94,20 @@ def claims(results: dict[str, Any], config: Config) -> list[dict[str, Any]]:
     return rows
 
 
+def answer(results: dict[str, Any]) -> str:
+    """How many claims every seed shows, which not, and the best pattern of links by task."""
+    said = []
+    for task, table in results["summary"].items():
+        arm, row = max(table["arms"].items(), key=lambda item: item[1]["mean"])
+        said.append(f"{arm} on {task} ({row['mean']:.1f} %, guessing {table['chance']:.1f} %)")
+    missed = [row["claim"] for row in results["claims"] if row["seen"] is False]
+    return sentence(
+        f"most accurate: {listed(said)}" if said else "",
+        met(results["claims"], "claims", "seen"),
+        f"not seen: {listed(missed)}" if missed else "",
+    )
+
+
 def _growth(fit: dict[str, Any]) -> str:
     off = "" if fit["best"] == fit["expected"] else f", not {fit['expected']}"
     return f"{fit['best']} ({fit['R2'][fit['best']]:.4f}){off}"
@@ -140,7 +155,11 @@ def print_report(results: dict[str, Any], config: Config) -> None:
 def draw(results: dict[str, Any], config: Config, folder: Path) -> None:
     tables = results["summary"]
     if tables:
-        with figure(folder / "accuracy.png", 1, len(tables), width=3.0, height=3.2, sharey=True) as (_, axes):
+        caption = (
+            "Accuracy of every pattern of links, bars: means, points: seeds, diamonds: the paper, dotted: guessing."
+        )
+        size = {"width": 3.0, "height": 3.2, "sharey": True}
+        with figure(folder / "accuracy.png", 1, len(tables), caption=caption, **size) as (_, axes):
             for axis, (task, table) in zip(axes.flat, tables.items()):
                 at = np.arange(len(config.arms))
                 rows = list(table["arms"].values())
@@ -157,7 +176,8 @@ def draw(results: dict[str, Any], config: Config, folder: Path) -> None:
             axes.flat[0].invert_yaxis()
             handles, labels = axes.flat[0].get_legend_handles_labels()
             axes.flat[0].figure.legend(handles, labels, loc="outside lower center", ncols=4)
-    with figure(folder / "cost.png", 1, 2, width=3.6, height=3.9) as (_, axes):
+    caption = "Links read, and tokens held in the cache, for a decoded token against the length, counted."
+    with figure(folder / "cost.png", 1, 2, width=3.6, height=3.9, caption=caption) as (_, axes):
         for axis, key, what in zip(axes.flat, ("links", "cache"), ("links read", "tokens in the cache")):
             alike: dict[tuple[float, ...], list[str]] = {}
             for arm, row in results["cost"].items():

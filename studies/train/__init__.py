@@ -69,7 +69,9 @@ class TrainStudyConfig(TrainConfig):
     train_samples: int | None = None  # number of training fields, the first ones; None: all
     validation_samples: int | None = None  # held out to choose the epoch, where the file has no validation fields
     test_samples: int | None = None  # held out to test, where there are no test fields
-    model: str = "fno"  # a name in sciops.models.MODELS, such as fno, mano, hybrid or neuralop:FNO
+    model: str = "fno"
+    """a name in sciops.models.MODELS, such as fno, mano, hybrid or neuralop:FNO; for a distribution of fields
+    quantized:, quantiles:, dropout:, flow: or ensemble: before it"""
     mixer: tuple[str, ...] = ()  # of sciops.mixers.MIXERS, several alternate: the model is then the spine `operator`
     width: int = 32  # channels inside
     depth: int = 4  # blocks
@@ -203,7 +205,7 @@ def run(config: TrainStudyConfig) -> dict[str, Any]:
         if first:
             print(begun.line(core))
 
-    for note in notes_on(config, task, data.train) if first else ():
+    for note in notes_on(config, task, data.train, core) if first else ():
         print(note)
 
     def describe() -> None:
@@ -259,19 +261,20 @@ def _try(model: nn.Module, tests: list[Any]) -> None:
 
 def _build(config: TrainStudyConfig, task: str, train: list[Any]) -> nn.Module:
     """The model with the first training grid as its reference, its initial parameters drawn from the seed."""
-    from sciops.models import build_model
+    from sciops.models import build_model, network_in
 
+    network = network_in(config.model)
     options: dict[str, Any] = {"width": config.width, "depth": config.depth}
     options |= dict(_option(text, "options") for text in config.options)
     grid: Grid = train[0].grid
     periodic = options.get("basis", "fourier") == "fourier"
     coarsest = map(min, zip(*(dataset.grid.shape for dataset in train)))
     most = [n // 2 if periodic else n - 2 for n in coarsest]
-    if config.model in ("fno", "hybrid") or config.model.startswith("neuralop:"):
+    if network in ("fno", "hybrid") or network.startswith("neuralop:"):
         options.setdefault("modes", tuple(min(config.modes, k) for k in most))
     if config.mixer:
         options |= mixer_options(config, options, grid, most)
-    if not config.model.startswith("neuralop:"):
+    if not network.startswith("neuralop:"):
         options["grid"] = grid
         if task == "space-time":  # the input holds the time, and a period has no place of its own
             options.setdefault("coordinates", "none")
@@ -303,8 +306,10 @@ def _train_config(config: TrainStudyConfig) -> TrainConfig:
 
 def _methods(config: TrainStudyConfig, task: str) -> list[str]:
     """What of the run has papers to cite."""
+    from sciops.models import network_in
     from sciops.runs import CITATIONS
 
     through = "pushforward" if config.through == "random" else config.through
-    named = (config.model, *config.mixer, config.gradients, "adamw", config.schedule, through)
+    kind, inside = config.model.partition(":")[0], network_in(config.model)
+    named = (*dict.fromkeys((kind, inside)), *config.mixer, config.gradients, "adamw", config.schedule, through)
     return [name for name in (*named, "correlation_time" if task in EVOLVING else "") if name in CITATIONS]

@@ -103,9 +103,17 @@ def _windows(config: TrainStudyConfig, task: str, stride: int) -> dict[str, Any]
     return given | {"lead": lead, "horizon": horizon, "stride": stride, "state": config.state or None}
 
 
-def notes_on(config: TrainStudyConfig, task: str, train: list[Any]) -> list[str]:
-    """Lines for the user on what is not wrong, but may not be meant, of trajectories."""
+def notes_on(config: TrainStudyConfig, task: str, train: list[Any], model: nn.Module | None = None) -> list[str]:
+    """Lines for the user on what is not wrong, but may not be meant, of trajectories and the model of them."""
     notes = []
+    force = getattr(train[0], "attrs", {}).get("forcing", "none") if task != "steady" else "none"
+    options = getattr(model, "config", {}).get("options", {})
+    given = config.inputs or config.forcings or config.history > 1
+    if isinstance(force, str) and force != "none" and options.get("coordinates") == "none" and not given:
+        notes.append(
+            f"the flow has a force that stays in its place ({force}), and the model is not told where it is: "
+            "--options coordinates=periodic tells it"
+        )
     if task == "step" and not config.time_step:
         took = np.concatenate([np.diff(one.clocks, axis=1).reshape(-1) for one in train])
         if np.ptp(took) > 1e-2 * np.abs(took).max():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from sciops.grids import Grid
+from sciops.models import DISTRIBUTIONS
 from sciops.training.checkpoints import load_checkpoint
 from sciops.training.warm_start import core_of, source_of
 from studies.train.tasks import channels_of
@@ -88,6 +89,11 @@ def beginning(config: TrainStudyConfig) -> Beginning:
     if not isinstance(core, Mapping) or not {"name", "options"} <= core.keys():
         raise ValueError(
             f"--from {config.start_from} does not say how its model is built: build it and call fit with "
+            "TrainConfig(start_from=...)"
+        )
+    if core["name"] in DISTRIBUTIONS:
+        raise ValueError(
+            f"--from {config.start_from} is a model of a distribution ({core['name']}): build it and call fit with "
             "TrainConfig(start_from=...)"
         )
     if config.start_digest not in (None, digest):

@@ -79,13 +79,20 @@ def run(config: Config) -> dict[str, Any]:
         if row["rule"] == "verdict" and row["seeds"] >= FEWEST and row["false"] > config.most + margin
     ]
     wrong = f"false winners above {config.most:.1%}: {'; '.join(off)}" if off else ""
-    shares = [worst(results["rules"], rule="verdict", seeds=s) for s in config.seeds if s >= FEWEST]
-    answer = ""
-    if shares:
-        answer = f"Without a difference, the verdict over {FEWEST} or more seeds names a winner in at most "
-        answer += f"{max(shares):.1%} of cases, for Gaussian effects; 5 % is what it states."
     how = {"picture": "verdict_calibration.png", "wrong": wrong, "answer": answer}
     return finished(folder, results, _draw, _print, config, **how)
+
+
+def answer(results: dict[str, Any]) -> str:
+    """The share of false winners of the verdict where there are seeds enough."""
+    fewest = results["fewest"]
+    shares = [row["false"] for row in results["rules"] if row["rule"] == "verdict" and row["seeds"] >= fewest]
+    if not shares:
+        return ""
+    return (
+        f"Without a difference, the verdict over {fewest} or more seeds names a winner in at most {max(shares):.1%} of "
+        "cases, for Gaussian effects; 5 % is what it states."
+    )
 
 
 def of_rules(config: Config) -> list[dict[str, Any]]:

@@ -5,12 +5,14 @@
     python -m studies.zoo --preset score              # the models of the package, on test fields made anew
 
 Training fields have the seed 0, test fields the seed 1. A model's folder is that of its run without checkpoints; with
-``--into sciops/zoo/models`` of a checkout it becomes part of the package. Scoring makes the first test fields again and
-compares the errors with those of the card: the study ends with status 1 where they differ by more than a thousandth.
+``--into sciops/zoo/models`` of a checkout it becomes part of the package. Scoring makes the first test fields again, or
+with ``--whole`` all of them, and compares the errors with those of the card: the study ends with status 1 where they
+differ by more than a thousandth.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +21,7 @@ from studies.kit.choices import require_known
 from studies.kit.study import finished, opened
 from studies.zoo import digits, fields
 from studies.zoo.recipes import RECIPES
-from studies.zoo.report import draw, print_report
+from studies.zoo.report import answer, draw, print_report
 
 DIGITS = digits.NAME
 NAMES = (*RECIPES, DIGITS)
@@ -31,6 +33,7 @@ class Config:
     models: tuple[str, ...] = ()  # which; default those of the recipes, or of the package where they are scored
     part: Literal["train", "score"] = "train"
     """train: make the models and their cards. score: compare the cards of the package with errors computed again"""
+    whole: bool = False  # score: everything that a card states, not the errors of its first test samples alone
     into: Path | None = None  # folder that the models are copied to, one folder each
     threads: int = 2  # of torch
     output: Path = Path("runs/zoo")  # folder for the fields, the runs, results.json and the figure
@@ -56,10 +59,11 @@ def run(config: Config) -> dict[str, Any]:
     require_known("--models", names, tuple(zoo.names()) if score else NAMES)
     folder = opened(config, seeds=[0, 1])
     with threads(config.threads):
-        rows = [scored(name, folder.path) if score else _trained(name, config) for name in names]
+        rows = [scored(name, folder.path, config.whole) if score else _trained(name, config) for name in names]
     wrong = [row["name"] for row in rows if row["difference"] > TOLERANCE]
     message = f"the card of {', '.join(wrong)} is not met" if wrong else ""
-    return finished(folder, {"models": rows}, draw, print_report, picture="zoo.png", wrong=message)
+    how = {"answer": answer, "picture": "zoo.png", "wrong": message}
+    return finished(folder, {"models": rows}, draw, print_report, **how)
 
 
 def _trained(name: str, config: Config) -> dict[str, Any]:
@@ -68,12 +72,26 @@ def _trained(name: str, config: Config) -> dict[str, Any]:
     return {"name": name, "error": card.error, "card": card.error, "difference": 0.0, "seconds": card.seconds}
 
 
-def scored(name: str, output: Path) -> dict[str, Any]:
-    """A row of the table: the errors on a card, computed again on test samples that are made anew under `output`."""
+def scored(name: str, output: Path, whole: bool = False) -> dict[str, Any]:
+    """A row of the table: the numbers on a card, computed again on test samples that are made anew under `output`.
+
+    whole : all numbers, on all test samples; else the errors of the first ones
+    """
     from sciops import zoo
 
-    card = zoo.card(name)
-    found = (digits.errors if name == DIGITS else fields.errors)(name, zoo.folder_of(name), output, len(card.check))
-    apart = max(abs(a - b) / max(abs(b), 1e-6) for a, b in zip(found, card.check, strict=True))
-    both = {"error": sum(found) / len(found), "card": sum(card.check) / len(card.check)}
+    card, kind = zoo.card(name), digits if name == DIGITS else fields
+    if whole:
+        found, stated = (_numbers(one) for one in (kind.measured(name, zoo.folder_of(name), output), vars(card)))
+        both = {"error": found[0], "card": stated[0]}
+    else:
+        found, stated = kind.errors(name, zoo.folder_of(name), output, len(card.check)), list(card.check)
+        both = {"error": sum(found) / len(found), "card": sum(stated) / len(stated)}
+    apart = max(abs(a - b) / max(abs(b), 1e-6) for a, b in zip(found, stated, strict=True))
     return {"name": name, **both, "difference": float(apart), "seconds": None}
+
+
+def _numbers(card: Mapping[str, Any]) -> list[float]:
+    """The measured numbers of a card, its error first."""
+    shifted = [row[key] for row in card.get("shift", ()) for key in ("direct", "resampled")]
+    others = (card.get("baseline") or {}).values()
+    return [*(card[key] for key in ("error", "spread", "worst")), *card["check"], *shifted, *others]

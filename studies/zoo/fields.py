@@ -11,10 +11,10 @@ import numpy as np
 
 from sciops.files.json_files import write_json
 from sciops.files.untrusted import read_json
-from sciops.grids import Grid
 from sciops.metrics import relative_l2
 from sciops.resampling import resample
 from sciops.trained.evaluation import evaluate_on
+from sciops.trained.native_solve import native_solve
 from sciops.trained.opening import open_trained
 from sciops.trained.problem import open_problem
 from sciops.zoo import ModelCard, write_card
@@ -23,6 +23,7 @@ from studies.zoo.machine import this_machine
 from studies.zoo.recipes import RECIPES, TEST_SEED, Recipe
 
 CHECKED = 4  # test samples whose errors a card holds one by one
+SHIFTED = 10  # test samples on other grids, at most
 
 
 def trained(name: str, output: Path, into: Path | None) -> ModelCard:
@@ -32,9 +33,7 @@ def trained(name: str, output: Path, into: Path | None) -> ModelCard:
     recipe.make(recipe.training_fields(data))
     run = output / "runs" / name
     results = train.run(replace(recipe.train, data=data, folder=run, progress=True))
-    test = output / "data" / f"{recipe.generator}_test.h5"
-    recipe.make(recipe.test_fields(test))
-    card = _card(name, recipe, run, test, results)
+    card = _card(name, recipe, run, output, results)
     for place in filter(None, (output / "models", into)):
         _publish(run, place / name, card)
     return card
@@ -44,21 +43,33 @@ def errors(name: str, folder: Path, output: Path, count: int) -> list[float]:
     """Relative L2 errors of a model on its first test samples, whose fields are made anew under `output`."""
     recipe = RECIPES[name]
     test = output / "data" / f"{recipe.generator}_{count}.h5"
-    resolutions = tuple(dict.fromkeys((*recipe.grids[:1], *recipe.fields.resolutions)))
-    recipe.make(replace(recipe.test_fields(test, count), resolutions=resolutions, progress=False))
+    recipe.make(replace(recipe.test_fields(test, count), resolutions=recipe.fields.resolutions, progress=False))
     return list(_evaluated(folder, test, recipe, count=count))
+
+
+def measured(name: str, folder: Path, output: Path) -> dict[str, Any]:
+    """What a card states of a model's errors, on all test samples; their fields are made where they are missing."""
+    recipe = RECIPES[name]
+    test = output / "data" / f"{recipe.generator}_test.h5"
+    recipe.make(recipe.test_fields(test))
+    found = _evaluated(folder, test, recipe)
+    return {
+        "error": float(found.mean()),
+        "spread": float(found.std(ddof=1)),
+        "worst": float(found.max()),
+        "check": tuple(map(float, found[:CHECKED])),
+        "shift": tuple(_shifted(folder, test, recipe, n) for n in recipe.grids),
+        "baseline": _baseline(recipe, folder, test),
+    }
 
 
 def _evaluated(folder: Path, test: Path, recipe: Recipe, count: int | None = None) -> np.ndarray:
     samples = None if count is None else range(count)
-    own = recipe.fields.resolutions[-1]
-    return evaluate_on(folder, test, samples=samples, resolution=own, solutions=0, progress=False).relative_l2
+    return evaluate_on(folder, test, samples=samples, resolution=recipe.own, solutions=0, progress=False).relative_l2
 
 
-def _card(name: str, recipe: Recipe, run: Path, test: Path, results: dict[str, Any]) -> ModelCard:
-    found = _evaluated(run, test, recipe)
-    own, fields = recipe.fields.resolutions[-1], recipe.fields
-    description = open_trained(run)
+def _card(name: str, recipe: Recipe, run: Path, output: Path, results: dict[str, Any]) -> ModelCard:
+    fields, description = recipe.fields, open_trained(run)
     return ModelCard(
         name=name,
         title=recipe.title,
@@ -68,20 +79,15 @@ def _card(name: str, recipe: Recipe, run: Path, test: Path, results: dict[str, A
         training=f"sciops study zoo --models {name}",
         model=description.name,
         parameters=sum(2 * p.numel() if p.is_complex() else p.numel() for p in description.model.parameters()),
-        grid=f"{'×'.join([str(own)] * (1 if recipe.generator == 'burgers' else 2))} "
+        grid=f"{'×'.join([str(recipe.own)] * (1 if recipe.generator == 'burgers' else 2))} "
         f"{'nodes' if recipe.generator == 'darcy' else 'periodic points'}",
         train_samples=int(fields.samples - fields.validation),
         test_samples=recipe.test_samples,
         metric="relative_l2",
-        error=float(found.mean()),
-        spread=float(found.std(ddof=1)),
-        worst=float(found.max()),
         seeds={"training fields": fields.seed, "test fields": TEST_SEED, "weights": recipe.train.seed},
-        check=tuple(map(float, found[:CHECKED])),
-        shift=tuple(_shifted(run, test, recipe, n) for n in recipe.grids if recipe.kind == "steady" and n != own),
-        baseline=_baseline(recipe, run, test),
         limits=recipe.limits,
         seconds=float(results["seconds"]),
+        **measured(name, run, output),
         **this_machine(),
     )
 
@@ -94,27 +100,27 @@ def _generate(recipe: Recipe) -> str:
 
 def _shifted(run: Path, test: Path, recipe: Recipe, points: int) -> dict[str, Any]:
     """A row of the card: the model on another grid, and its own grid's result brought there."""
-    own = recipe.fields.resolutions[-1]
-    some = range(min(20, recipe.test_samples))
-    direct = evaluate_on(run, test, samples=some, resolution=points, solutions=0, progress=False).relative_l2.mean()
-    there = open_problem(open_trained(run), test, samples=some, resolution=points)
-    here = open_problem(open_trained(run), test, samples=some, resolution=own)
-    wrong = []
-    for numbers in here.batches():
-        moved = resample(here.predict(numbers)[:, 0], here.grid, there.grid, recipe.method)
+    trained, some = open_trained(run), range(min(SHIFTED, recipe.test_samples))
+    here, there = (open_problem(trained, test, samples=some, resolution=n) for n in (recipe.own, points))
+    errors: dict[str, list[float]] = {"direct": [], "resampled": []}
+    for numbers in there.batches():
         truth = there.truth(numbers)[:, 0]
-        wrong += relative_l2(moved, truth).tolist()
-    grid: Grid = there.grid
-    row = {"grid": "×".join(map(str, grid.shape)), "method": recipe.method}
-    return row | {"direct": float(direct), "resampled": float(np.mean(wrong))}
+        errors["direct"] += relative_l2(there.predict(numbers)[:, 0], truth).tolist()
+        moved = resample(here.predict(numbers)[:, 0], here.grid, there.grid, recipe.method)
+        errors["resampled"] += relative_l2(moved, truth).tolist()
+    row = {"grid": "×".join(map(str, there.grid.shape)), "method": recipe.method, "samples": len(some)}
+    return row | {name: float(np.mean(values)) for name, values in errors.items()}
 
 
-def _baseline(recipe: Recipe, run: Path, test: Path) -> dict[str, float] | None:
-    """What costs nothing: the initial field kept, of what evolves."""
+def _baseline(recipe: Recipe, run: Path, test: Path) -> dict[str, float]:
+    """What needs no training: the solver on the model's grid of a steady problem, else the initial field kept."""
+    problem = open_problem(open_trained(run), test, resolution=recipe.own)
     if recipe.kind == "steady":
-        return None
-    problem = open_problem(open_trained(run), test, resolution=recipe.fields.resolutions[-1])
-    wrong = []
+        solved = native_solve(problem, problem.count)
+        if isinstance(solved, str):
+            raise RuntimeError(f"{test}: {solved}")
+        return {"the solver on the same grid": float(solved.relative_l2.mean())}
+    wrong: list[float] = []
     for numbers in problem.batches():
         truth = problem.truth(numbers).flatten(1, 2)
         kept = problem.inputs(numbers).to(truth).expand_as(truth)

@@ -12,7 +12,7 @@ from sciops.mixers import MIXERS
 from sciops.models import Latent, Normalized, Stepper, SymmetryAveraged, build_model
 from sciops.models.apply import apply_model
 from sciops.symmetry import Symmetry
-from sciops.training.objectives import OBJECTIVES
+from sciops.training.objectives import OBJECTIVES, TOKEN_OBJECTIVES
 
 GRID, SMALL = Grid((8, 8)), dict(width=8, depth=2)
 OPTIONS = {
@@ -112,10 +112,10 @@ def test_models(name):
 
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_objectives(name):
-    shapes = {"cross_entropy": ((0, 3), (0, 3)), "token_cross_entropy": ((0, 6, 5), (0, 6))}
+    shapes = {"cross_entropy": ((0, 3), (0, 3)), **dict.fromkeys(TOKEN_OBJECTIVES, ((0, 6, 5), (0, 6)))}
     prediction, target = (torch.zeros(shape) for shape in shapes.get(name, ((0, 1, 8, 8), (0, 1, 8, 8))))
     prediction.requires_grad_()
-    loss = OBJECTIVES[name](prediction, target.long() if name == "token_cross_entropy" else target, GRID)
+    loss = OBJECTIVES[name](prediction, target.long() if name in TOKEN_OBJECTIVES else target, GRID)
     assert loss.shape == (0,)
     loss.sum().backward()
     assert prediction.grad.shape == prediction.shape

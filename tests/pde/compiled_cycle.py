@@ -1,39 +1,27 @@
-"""The parts of the compiled Darcy cycle, with points smoothed, as functions of their own that numba keeps on disk."""
+"""The parts of the compiled Darcy cycle, with points smoothed, as functions of arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import numpy as np
 
-import numba
-
-from sciops.pde.darcy.compiled.cycle import cycle, nested_start
-from sciops.pde.darcy.compiled.levels import FINEST, YES
-from sciops.pde.darcy.compiled.sample import sources_checksum
-from sciops.pde.darcy.compiled.setup import setup
-from sciops.pde.darcy.compiled.smoothing import ROWS
+from sciops.pde.darcy.compiled.batch import place
+from sciops.pde.darcy.compiled.kernels import Form, solver_of
 
 
-def _compiled(checksum: int) -> tuple[Callable, Callable, Callable]:
-    """As `sciops.pde.darcy.compiled.sample.compiled`: a checksum of the sources is part of the key on disk."""
-    kept = numba.njit(cache=True, nogil=True, error_model="numpy")
-    rows, lines = ROWS
-
-    @kept
-    def setup_points(along_y, along_x, work, shapes, start):
-        _ = checksum
-        setup(rows, lines, along_y, along_x, work, shapes, start)
-
-    @kept
-    def cycle_points(work, shapes, start, singular):
-        _ = checksum
-        cycle(rows, lines, work, shapes, start, singular, FINEST, YES)
-
-    @kept
-    def nested_start_points(work, shapes, start, singular):
-        _ = checksum
-        nested_start(rows, lines, work, shapes, start, singular)
-
-    return setup_points, cycle_points, nested_start_points
+def setup_points(along_y, along_x, work, shapes, start):
+    solver = solver_of(Form(rows=True))
+    faces = [np.ascontiguousarray(array, dtype=np.float64) for array in (along_y, along_x)]
+    places = (place(array) for array in (*faces, work, shapes, start))
+    solver.function("setup")(place(solver.table), False, *places, len(shapes))
 
 
-setup_points, cycle_points, nested_start_points = _compiled(sources_checksum())
+def cycle_points(work, shapes, start, singular):
+    solver = solver_of(Form(rows=True))
+    places = (place(array) for array in (work, shapes, start))
+    solver.function("cycle")(place(solver.table), False, *places, len(shapes), singular, 0, True)
+
+
+def nested_start_points(work, shapes, start, singular):
+    solver = solver_of(Form(rows=True))
+    places = (place(array) for array in (work, shapes, start))
+    solver.function("nested_start")(place(solver.table), False, *places, len(shapes), singular)

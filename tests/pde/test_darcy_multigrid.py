@@ -103,16 +103,17 @@ def test_the_stronger_axis_is_halved_until_both_are_alike():
 @pytest.mark.parametrize(
     "kind, nine, steps", [("both", True, BOTH), ("both", False, BOTH), ("rows", True, ROWS), ("rows", False, ROWS)]
 )
-def test_written_out_galerkin_products_are_the_listed_ones(kind, nine, steps):
+def test_written_out_galerkin_products_are_the_listed_ones(kind, nine, steps, monkeypatch):
     """The formulas that numba compiles, run uncompiled in float64, against the list that defines them."""
-    written = getattr(
-        pytest.importorskip("sciops.pde.darcy.compiled.galerkin"), f"{kind}_from_{'nine' if nine else 'five'}"
-    )
+    compiled = pytest.importorskip("sciops.pde.darcy.compiled.galerkin")
+    monkeypatch.setattr(compiled, "at", lambda memory, offset: memory[offset:])
+    written = getattr(compiled, f"{kind}_from_{'nine' if nine else 'five'}")
     rng, (mx, my) = np.random.default_rng(0), (3, 2)
     order, fine_shape = interpolated(steps), (2 * mx + 4, steps[1] * my + 4)
     fine = {name: rng.standard_normal(fine_shape) for name in STORED}
     P, coarse = rng.standard_normal((len(order), mx + 2, my + 2)), {name: np.zeros((mx + 3, my + 3)) for name in STORED}
-    written.py_func(*fine.values(), P, *coarse.values(), mx, my)
+    arrays = (array.reshape(-1) for array in (*fine.values(), P, *coarse.values()))
+    written(*arrays, mx, my, fine_shape[1])
 
     def weight(delta, i, j):
         return 1.0 if delta == (0, 0) else P[order.index(delta), i, j]
@@ -267,36 +268,59 @@ def test_a_cycle_from_the_first_guess_is_worth_more_than_two_from_zero(field, ki
 
 def test_the_cache_on_disk_follows_every_file_that_is_compiled_in():
     """numba watches the cached function's own file alone; the checksum of the others is part of the key."""
-    solver = pytest.importorskip("sciops.pde.darcy.compiled.sample")
-    folder, found, todo = Path(solver.__file__).parents[1], set(), ["compiled/sample.py"]
+    kernels = pytest.importorskip("sciops.pde.darcy.compiled.kernels")
+    folder, found, todo = Path(kernels.__file__).parents[1], set(), ["compiled/kernels.py"]
     while todo:
         found.add(name := todo.pop())
         imports = [
             node for node in ast.walk(ast.parse((folder / name).read_text())) if isinstance(node, ast.ImportFrom)
         ]
-        todo += [
-            file
-            for node in imports
-            if node.module.startswith("sciops.pde.darcy.")
-            for file in [node.module.removeprefix("sciops.pde.darcy.").replace(".", "/") + ".py"]
-            if file not in found
-        ]
-    assert {folder / name for name in found} <= set(solver.sources())
+        modules = {node.module for node in imports}
+        modules |= {f"{node.module}.{alias.name}" for node in imports for alias in node.names}
+        files = (module.removeprefix("sciops.pde.darcy.").replace(".", "/") + ".py" for module in modules)
+        todo += [file for file in files if (folder / file).is_file() and file not in found | set(todo)]
+    assert {"compiled/galerkin.py", "compiled/calls.py", "multigrid.py"} <= found
+    assert {folder / name for name in found} <= set(kernels.sources())
 
     class Codegen:
         magic_tuple = staticmethod(tuple)
 
-    def key(checksum, form, which):
-        return solver.compiled(checksum, *form)[which]._cache._index_key("signature", Codegen)
+    def key(name, checksum):
+        function = numba.njit(cache=True)(kernels.keyed(kernels.FUNCTIONS[name], checksum))
+        return function._cache._index_key("signature", Codegen)
 
-    for which in (0, 1):
-        assert key(1, (None, None), which) == key(1, (None, None), which) != key(2, (None, None), which)
-        assert len({key(1, form, which) for form in ((None, None), (True, None), (None, True))}) == 3
+    numba = importlib.import_module("numba")
+    assert key("relax", 1) == key("relax", 1) != key("relax", 2)
+    assert key("iterate", 1) == key("iterate", 1) != key("iterate", 2)
+    assert kernels.kernel("relax")._cache._index_key("signature", Codegen) == key("relax", kernels.sources_checksum())
 
 
 def test_a_solve_compiles_the_kernels_of_its_own_form_alone():
     """Halving rows alone, and lines, are compiled when a sample needs them."""
-    sample = pytest.importorskip("sciops.pde.darcy.compiled.sample")
+    kernels = pytest.importorskip("sciops.pde.darcy.compiled.kernels")
     ways = Way(), Way(transposed=True), Way(rows_alone=2), Way(lines=True)
-    forms = [sample.solver_of(way) for way in ways]
-    assert forms[0] == forms[1] and len(set(forms)) == 3
+    points, turned, rows, lines = (set(kernels.form_of(way).names) for way in ways)
+    assert points == turned < rows
+    assert {name for name in rows - points if "rows" in name} == rows - points
+    assert not any("line" in name or "rows" in name for name in points)
+    assert not {"relax", "first_step"} & lines and {"relax_row_lines", "relax_column_lines"} <= lines
+    assert rows | lines == set(kernels.LETTERS) == set(kernels.FUNCTIONS)
+
+
+def test_a_kernel_called_with_what_it_does_not_take_is_refused_when_it_is_compiled():
+    """By its address, anything would be taken for anything."""
+    numba = pytest.importorskip("numba")
+    calls = importlib.import_module("sciops.pde.darcy.compiled.calls")
+    copy = calls.calling("copy")
+    place = numba.types.CPointer
+
+    def kernel(kernels, b, r):
+        return copy(kernels, (b, r, 3))
+
+    def of_float32(kernels, b, r):
+        return copy(kernels, (b, r, 3, 3))
+
+    for function, stored in ((kernel, numba.float64), (of_float32, numba.float32)):
+        signature = numba.float64(place(numba.int64), place(stored), place(stored))
+        with pytest.raises(numba.TypingError, match="copy takes"):
+            numba.njit(signature)(function)

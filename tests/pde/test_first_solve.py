@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ def test_a_compilation_is_announced_once_and_a_loaded_function_not_at_all(capsys
         assert first(1) + second(2) == 3
     assert capsys.readouterr().err == SAID
     with announcement.announced({first, second}):
-        first(1.5)  # of another type: not asked any more once all of them have been used
+        first(1)
     assert capsys.readouterr().err == ""
 
 
@@ -49,27 +50,26 @@ def _kept(x):
 
 
 def test_what_is_on_disk_from_older_sources_does_not_count(tmp_path, monkeypatch):
-    sample = importlib.import_module("sciops.pde.darcy.compiled.sample")
+    kernels = importlib.import_module("sciops.pde.darcy.compiled.kernels")
     source, old, new = (tmp_path / name for name in ("a.py", "x", "y"))
     source.write_text("")
-    monkeypatch.setattr(sample, "sources", lambda: [source])
+    monkeypatch.setattr(kernels, "sources", lambda: [source])
+    name = Path(kernels.kernel("iterate")._cache._impl.filename_base + ".nbi").name  # as numba calls it
 
-    class Fill:
-        py_func = sample.solver_of(importlib.import_module("sciops.pde.darcy.multigrid").Way())[0].py_func
-
+    class Last:
         def __init__(self, folder):
             self.stats = type("Stats", (), {"cache_path": str(folder)})
 
     for folder, kept in ((old, False), (new, True)):
         folder.mkdir()
-        index = folder / "sample.compiled.locals.fill-1.py311.nbi"
+        index = folder / name
         index.write_text("")
         if not kept:
             os.utime(index, (1, 1))
-        monkeypatch.setitem(sample._FORMS, sample.POINTS, (Fill(folder), None))
-        assert sample.kept_on_disk() is kept
-    monkeypatch.setitem(sample._FORMS, sample.POINTS, (Fill(tmp_path / "none"), None))
-    assert not sample.kept_on_disk()
+        monkeypatch.setattr(kernels, "kernel", lambda _, folder=folder: Last(folder))
+        assert kernels.kept_on_disk() is kept
+    monkeypatch.setattr(kernels, "kernel", lambda _: Last(tmp_path / "none"))
+    assert not kernels.kept_on_disk()
 
 
 def test_a_dry_run_compiles_nothing_and_says_whose_time_it_tells(tmp_path, monkeypatch, capsys):
@@ -77,8 +77,8 @@ def test_a_dry_run_compiles_nothing_and_says_whose_time_it_tells(tmp_path, monke
 
     from data_gen import darcy
 
-    sample = importlib.import_module("sciops.pde.darcy.compiled.sample")
-    monkeypatch.setattr(sample, "kept_on_disk", lambda: False)
+    kernels = importlib.import_module("sciops.pde.darcy.compiled.kernels")
+    monkeypatch.setattr(kernels, "kept_on_disk", lambda: False)
     monkeypatch.setattr("sciops.pde.darcy.engines.ENGINES", _without_numba())
     config = replace(darcy.PRESETS["quick"], resolutions=(9,), samples=8, output=tmp_path / "x.h5", dry_run=True)
     darcy.run(config)
@@ -94,3 +94,31 @@ def _without_numba():
         raise AssertionError("a dry run would have compiled the solver")
 
     return ENGINES | {"numba": refused}
+
+
+def test_a_compiler_that_is_switched_off_is_named(monkeypatch):
+    kernels = importlib.import_module("sciops.pde.darcy.compiled.kernels")
+    monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
+    with pytest.raises(RuntimeError, match="unset NUMBA_DISABLE_JIT, or pass backend='torch'"):
+        kernels.kernel.__wrapped__("relax")
+
+
+def test_a_workspace_holds_every_array_whose_address_it_passes_on():
+    """Also where the memory is not kept for the next call, and where another workspace has taken its place."""
+    import gc
+
+    batch = importlib.import_module("sciops.pde.darcy.compiled.batch")
+    from sciops.grids import Grid
+    from sciops.pde.darcy import five_point
+
+    axes = five_point.axes_of(Grid((12, 14)), five_point.DIRICHLET)
+    way = importlib.import_module("sciops.pde.darcy.multigrid").Way
+    workspaces = [batch._Workspace(axes, one) for one in (way(), way(transposed=True))]
+    gc.collect()
+    for workspace in workspaces:
+        held = [workspace.solver.table]
+        for value in vars(workspace).values():
+            held += [value] if isinstance(value, np.ndarray) else []
+            held += [item for item in value if isinstance(item, np.ndarray)] if isinstance(value, list) else []
+        passed = {workspace.called[0], *workspace.levels[:3], *workspace.places}
+        assert passed == {batch.place(array) for array in held}

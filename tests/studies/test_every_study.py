@@ -46,6 +46,26 @@ def test_packages_start_alike():
     assert len({text.replace(name, "NAME") for name, text in starts.items()}) == 1
 
 
+def test_every_study_answers_in_a_sentence_and_every_figure_has_a_caption():
+    """`finished` asks every study for its answer, and `sciops.plotting.figure` writes the caption into the picture."""
+    (folder,) = map(Path, studies.__path__)
+    answering = set()
+    for path in folder.rglob("*.py"):
+        own = path.relative_to(folder).parts[0].removesuffix(".py")
+        tree = ast.parse(path.read_text())
+        opened = [item.context_expr for node in ast.walk(tree) if isinstance(node, ast.With) for item in node.items]
+        for node in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+            names, called = {keyword.arg for keyword in node.keywords}, ast.unparse(node.func)
+            if called == "finished":
+                assert names & {"answer", None}, f"{path}:{node.lineno}"
+                answering.add(own)
+            # the report of resolution_shift has captions of its own, which say which grids were shown
+            if node in opened and called in ("figure", "panels", "drawn") and own not in ("resolution_shift", "kit"):
+                assert names & {"caption", None}, f"{path}:{node.lineno}"
+    others = {"train", "benchmarks", "resolution_shift"}  # these write what their pages say themselves
+    assert {*names_in("studies")} - others - {"fuzz_loaders", "fuzz_readers"} <= answering and "kit" in answering
+
+
 def test_no_study_imports_another_and_the_kit_imports_none():
     (folder,) = map(Path, studies.__path__)
     for path in folder.rglob("*.py"):

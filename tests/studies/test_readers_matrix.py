@@ -14,7 +14,7 @@ from studies import readers_matrix
 
 
 def test_every_layout_passes_every_verb(tmp_path, capsys):
-    results = readers_matrix.run(readers_matrix.Config(output=tmp_path))
+    results = readers_matrix.run(readers_matrix.Config(batch=20, output=tmp_path))
     assert results["failed"] == [] and set(results["table"]) == set(SAMPLES)
     assert json.loads((tmp_path / "results.json").read_text())["failed"] == []
     assert (tmp_path / "figures" / "readers_matrix.png").exists()

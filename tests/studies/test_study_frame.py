@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from studies.kit.answers import extent, listed, met, sentence
 from studies.kit.choices import require_installed
 from studies.kit.study import finished, opened, picked
 
@@ -34,15 +35,28 @@ def test_a_study_that_has_to_fail_fails_after_everything_is_written(tmp_path, ca
     def show(results, config):
         print(f"error {results['error']}")
 
-    how = {"picture": "one.png", "wrong": "above its bound"}
+    def answer(results):
+        return sentence(f"the error is {results['error']}") if results else ""
+
+    how = {"answer": answer, "picture": "one.png", "wrong": "above its bound"}
     with pytest.raises(RuntimeError, match="^above its bound$"):
         finished(folder, {"error": 0.5}, draw, show, config, **how)
     assert json.loads((tmp_path / "results.json").read_text()) == {"error": 0.5}
     assert (tmp_path / "figures" / "one.png").read_text() == "0.5 after 3 steps"
     page = f"sciops report {tmp_path} makes a page of them\n"
-    assert capsys.readouterr().out == f"error 0.5\n\nresults.json and figures/one.png in {tmp_path}\n{page}"
-    assert finished(folder, {}, lambda *_: None, lambda _: None) == {}
+    assert json.loads((tmp_path / "report.json").read_text())["answer"] == "The error is 0.5."
+    said = capsys.readouterr().out
+    assert said == f"error 0.5\n\nThe error is 0.5.\nresults.json and figures/one.png in {tmp_path}\n{page}"
+    assert finished(folder, {}, lambda *_: None, lambda _: None, answer=answer) == {}
     assert f"results.json and figures in {tmp_path}" in capsys.readouterr().out
+
+
+def test_sentences_are_put_together_from_numbers_and_names():
+    assert listed([]) == "" and listed(["a", "b"]) == "a and b" and listed("abc") == "a, b and c"
+    assert extent([2.0, 1.0, 3.0]) == "1 to 3" and extent([1.0, 1.0001]) == "1" and extent([]) == "–"
+    assert met([]) == "" and met([{"met": True}, {"met": False}, {"met": None}]) == "1 of 2 targets are met"
+    assert met([{"seen": True}], "claims", "seen") == "1 of 1 claims are seen"
+    assert sentence("", "") == "" and sentence("one holds", "", "two do not") == "One holds; two do not."
 
 
 def test_what_is_not_installed_is_named_with_its_package():

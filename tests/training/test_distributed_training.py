@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from test_resume import QUIET, data, fields, network
-from warm import launch, python
+from warm import launch, python, undrawn
 
 from sciops.datasets import Splits
 from sciops.files.json_files import read_jsonl
@@ -65,10 +65,12 @@ def study(tmp_path_factory):
     )
     flags = f"--preset quick --data {path} --resolution 17 9 --epochs 4 --width 6 --depth 2 --modes 3"
     flags += " --options basis=cosine --precision float64 --clip 0.3 --weight-decay 0.05 --no-progress --device cpu"
-    run(config)
+    with undrawn():
+        run(config)
     return folder, config, flags.split()
 
 
+@undrawn()
 def test_two_processes_give_the_curve_of_one_and_one_goes_on_where_two_stopped(study):
     folder, config, flags = study
     launch("studies.train", [*flags, "--folder", str(folder / "21"), "--stop-after", "2"], processes=2)
@@ -81,6 +83,7 @@ def test_two_processes_give_the_curve_of_one_and_one_goes_on_where_two_stopped(s
         assert tests[1][grid]["model"]["relative_l2"] == pytest.approx(kinds["model"]["relative_l2"], rel=1e-9)
 
 
+@undrawn()
 def test_two_go_on_sharded_and_in_micro_batches_where_one_stopped(study):
     folder, config, flags = study
     run(replace(config, folder=folder / "12", stop_after=2))

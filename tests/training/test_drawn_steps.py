@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from warm import launch
+from warm import launch, undrawn
 
 from sciops import Grid, build_model
 from sciops.commands.command_line import command
@@ -104,6 +104,7 @@ def test_the_draws_are_those_of_the_step_however_the_training_is_cut(tmp_path):
 
 
 @pytest.mark.slow
+@undrawn()
 def test_processes_draw_alike(tmp_path):
     dataset = build_dataset(
         {"u": (("sample", "time", "x"), np.random.default_rng(0).standard_normal((9, 7, 8)), {})},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from warm import launch
+from warm import launch, undrawn
 
 from sciops.files.json_files import read_jsonl
 from studies.kit.smooth_fields import write_fields
@@ -13,6 +13,7 @@ from studies.train import PRESETS, run
 
 
 @pytest.mark.slow
+@undrawn()
 def test_two_processes_train_as_one(tmp_path):
     path = write_fields(tmp_path / "fields.h5", (9,), train=21, validation=5, test=3, seed=1)
     config = replace(

@@ -233,7 +233,7 @@ _INTERRUPTED = """
     class Stuck(Slow):
         calls = 0
         def batch(self, indices):
-            time.sleep(0.2)
+            time.sleep(0.05)
             self.calls += 1
             if self.calls % 6 == 0:  # again, as people do: one that falls into a destructor is lost
                 sent.value = sent.value or time.monotonic()

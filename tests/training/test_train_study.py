@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from data_gen import navier_stokes
 from sciops import Grid
 from sciops.datasets import TrajectoryDataset, build_dataset, load_splits, open_dataset, write_native
 from sciops.evaluation import correlation_time, errors_against_time, frames_of, persistence
@@ -17,7 +18,7 @@ from sciops.mixers import SpectralMixer
 from sciops.models import build_model, load_model
 from sciops.training import evaluate
 from studies import train
-from studies.train import PRESETS, _methods, _option, run
+from studies.train import PRESETS, _methods, _option, report, run
 from studies.train.evolution import draw_errors, evolution
 from studies.train.evolution import table as evolution_table
 from studies.train.mixers import mixer_options
@@ -175,6 +176,7 @@ def test_a_step_is_learned_and_run_on_its_own_predictions(tmp_path, capsys):
         assert (tmp_path / "run" / "figures" / f"{name}.png").stat().st_size > 0
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("task", ["trajectory", "space-time", "final"])
 def test_other_tasks_of_trajectories_learn_what_they_say(task, tmp_path):
     path, u = heat_file(tmp_path)
@@ -268,6 +270,22 @@ def test_times_that_lie_unevenly_are_said_where_the_model_is_not_told_them(tmp_p
         assert notes_on(config, task, [load_parts(config, task, None).train]) == expected
 
 
+def test_a_force_in_its_place_is_named_where_the_model_has_no_coordinates(tmp_path):
+    law = replace(navier_stokes.PRESETS["quick"], samples=4, duration=1.0, resolutions=(16,), progress=False)
+    for forcing, coordinates, named in (
+        ("li2020", "none", True),
+        ("li2020", "periodic", False),
+        ("none", "none", False),
+    ):
+        path = navier_stokes.run(replace(law, forcing=forcing, output=tmp_path / f"{forcing}.h5"))
+        config = evolving(path, tmp_path / "run")
+        train = load_parts(config, "step", None).train
+        model = build_model("fno", width=4, depth=1, modes=(2, 2), coordinates=coordinates, grid=train.grid)
+        notes = notes_on(config, "step", [train], model)
+        assert notes == [note for note in notes if "a force that stays in its place (li2020)" in note]
+        assert len(notes) == named
+
+
 def test_variables_of_other_scales_have_errors_of_their_own():
     rng = np.random.default_rng(0)
     fields = {
@@ -338,7 +356,9 @@ def test_steady_and_evolving_tasks_refuse_the_other_s_data_in_one_line(real_data
             run(config)
 
 
-def test_the_public_burgers_files_in_every_form(real_data, tmp_path):
+def test_the_public_burgers_files_in_every_form(real_data, tmp_path, monkeypatch):
+    for other in ("_draw", "draw_prediction", "draw_errors"):  # frames alone are looked at
+        monkeypatch.setattr(report, other, lambda *_: None)
     # a trajectory is one sample, or fifteen steps
     for preset, samples, most in (
         ("burgers16", 200, 0.25),

@@ -118,9 +118,10 @@ def solve(
         make it: 1e-10 then gives u as accurately as 1e-8 does for f = 1.
     backend
         "numba" (compiled, CPU), "torch" (any device), "direct" (sparse LU, CPU); "auto" takes numba for CPU data
-        between walls where it is installed. numba compiles the solver at its first use, which takes some
-        15 s and is announced on standard error; later processes read it from numba's cache on disk (``python -m
-        studies.solver_speed --preset cold`` prints both). "torch" and "direct" compile nothing.
+        between walls where it is installed. numba compiles the solver at its first use, which takes some 8 s of
+        processor time and is announced on standard error; later processes read it from numba's cache on disk (``python
+        -m studies.solver_speed --preset cold`` prints both). What halves one axis alone, or smooths lines, is compiled
+        when a sample needs it. "torch" and "direct" compile nothing.
     on_failure
         "raise" SolverError, or "flag" the sample: status "failed", u = NaN, the others unchanged.
     threads

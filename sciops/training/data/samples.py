@@ -17,12 +17,13 @@ from sciops.training.data.batches import Batch, batches_per_epoch, epoch_steps, 
 from sciops.training.data.checks import check_validation, examine, fingerprints, training_sets
 from sciops.training.data.loader import Loader
 from sciops.training.data.source import Rule, Source
-from sciops.training.data.steps import Unrolling, loss_function, to_batch
+from sciops.training.data.steps import Unrolling, check_own_losses, loss_function, own_losses, to_batch
 from sciops.training.data.validation import validate
 from sciops.training.gradients import GRADIENTS, options_at
 from sciops.training.parallel import Processes
 from sciops.training.setup import OnGrid, compiled, prepared, wants_normalizers
 from sciops.training.tasks.tasks import task_of
+from sciops.uncertainty import has_own_losses
 
 Pieces = Iterator[tuple[Batch, int]]  # the micro-batches of a step, numbered so that the last one has number 0
 
@@ -33,6 +34,12 @@ class Samples(Source):
     def __init__(self, data: Any, config: TrainConfig, processes: Processes) -> None:
         self.train, self.validation = training_sets(data)
         self.config, self.processes, self.task = config, processes, task_of(config)
+        if self.task.compares and processes.count > 1:
+            raise ValueError(
+                f"objective={config.objective!r} compares the samples of a batch, which {processes.count} processes "
+                "share; train in one process, or take its option threshold"
+            )
+        self.own = False  # whether the model has its own losses
         self.sizes = [len(dataset) for dataset in [*self.train, *self.validation]]
         self.loader = Loader(
             [*self.train, *self.validation], workers=config.loader_workers, start_method=config.start_method
@@ -55,6 +62,10 @@ class Samples(Source):
     def prepare(self, model: nn.Module) -> nn.Module:
         """Checks all fields; the model in the config's precision, wrapped in its normalisers."""
         train, config, first = self.train, self.config, self.processes.first
+        self.task.check_model(model)
+        self.own = has_own_losses(model)
+        if self.own:
+            check_own_losses(model, config)
         self.moves = first(lambda: [self.task.moves(dataset) for dataset in train])
         normalize = wants_normalizers(model, config)
         fingerprint, normalizers = first(lambda: examine(train, config, self.loader, normalize=normalize))
@@ -64,6 +75,8 @@ class Samples(Source):
             "validation": fingerprints(self.validation),
             "moves": [None if one is None else one.describe() for one in self.moves],
         }
+        if normalizers is not None:
+            normalizers = (normalizers[0], self.task.output_normalizer(normalizers[1]))
         return prepared(model, normalizers, config)
 
     def front(self, model: nn.Module) -> nn.Module:
@@ -71,6 +84,8 @@ class Samples(Source):
         return compiled(OnGrid(model), self.config)
 
     def rule(self, done: float, scaler: GradScaler, name: str | None = None) -> Rule:
+        if self.own:
+            return own_losses(self.config, scaler, done)
         options = {} if name else options_at(self.config.gradient_options, done)
         fill = partial(GRADIENTS[name or self.config.gradients], **options)
         loss = loss_function(self.config, scaler)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from sciops.grids import Grid
 from sciops.models import Stepper
+from sciops.models.apply import unwrapped
 from sciops.training.config import TrainConfig
 from sciops.training.data.batches import Batch, Step
 from sciops.training.tasks.symmetry import Moves
@@ -65,10 +66,44 @@ def loss_function(config: TrainConfig, scaler: torch.amp.GradScaler) -> Callable
         if len(expected) != prediction.ndim or any(n not in (None, m) for n, m in zip(expected, prediction.shape)):
             raise ValueError(
                 f"the model returned {tuple(prediction.shape)} for targets of shape {tuple(batch.y.shape)}; "
-                + ("expected logits (batch, n, symbols)" if None in expected else _OUT_CHANNELS)
+                + _advice(expected, batch.y)
             )
         with torch.autocast(batch.y.device.type, enabled=False):
             losses = task.losses(prediction.to(dtype), batch.y, batch.grid)
             return scaler.scale(losses.sum() * batch.weight)
 
     return loss_fn
+
+
+def _advice(expected: tuple[int | None, ...], target: Tensor) -> str:
+    if None in expected:
+        return "expected logits (batch, n, symbols)"
+    own = expected == tuple(target.shape)
+    return _OUT_CHANNELS if own else f"the likelihood needs {expected}: set out_channels={expected[1]}"
+
+
+def own_losses(config: TrainConfig, scaler: torch.amp.GradScaler, done: float) -> Callable[[nn.Module, Batch], Tensor]:
+    """The rule of a model that has its own losses, when the share `done` of the training is over: backpropagation."""
+
+    def rule(front: nn.Module, batch: Batch) -> Tensor:
+        losses = front(batch.x, batch.grid, batch.y, done)
+        loss = scaler.scale(losses.to(config.dtype).sum() * batch.weight)
+        loss.backward()
+        return loss.detach()
+
+    return rule
+
+
+def check_own_losses(model: nn.Module, config: TrainConfig) -> None:
+    """Raises ValueError for options that do nothing to a model of a distribution, which has its own losses."""
+    plain = TrainConfig()
+    for name in ("objective", "gradient_weight", "gradients", "diagnose_every"):
+        if getattr(config, name) != getattr(plain, name):
+            raise ValueError(
+                f"{name}={getattr(config, name)!r}: {type(unwrapped(model)).__name__} is a model of a distribution, "
+                "which has its own losses and is trained by backprop; leave it out"
+            )
+    if config.strategy == "fsdp":
+        raise ValueError(
+            "strategy='fsdp': a model of a distribution is looked after on whole tensors; pass strategy='ddp'"
+        )

@@ -17,18 +17,20 @@ from sciops.training.data.loader import Loader
 from sciops.training.parallel import Processes
 from sciops.training.setup import autocast
 from sciops.training.tasks.tasks import task_of
+from sciops.uncertainty import has_own_losses, validation_errors
 
 
 def validate(
     model: nn.Module, validation: Sequence[Any], first: int, loader: Loader, config: TrainConfig, processes: Processes
 ) -> dict[str, Any]:
     """The task's mean error, over all validation sets and of each by its grid: of fields the relative L2 in physical
-    units, every point alike; of labels the error rate; of tokens the negative log-probability, each sequence alike.
+    units, every point alike; of labels the error rate; of tokens the negative log-probability, each sequence alike. Of
+    a model of a distribution `sciops.uncertainty.validation_errors`.
 
     first : number of the first validation set in `loader`
     """
     model.eval()
-    task = task_of(config)
+    task, own = task_of(config), has_own_losses(model)
     means: dict[str, float] = {}
     for number, dataset in enumerate(validation, first):
         total = torch.zeros((), dtype=processes.wide, device=processes.device)
@@ -37,9 +39,12 @@ def validate(
             for (_, counts), fields in zip(parts, batches):
                 x, y = task.placed(fields["x"], fields["y"], processes.device)
                 with torch.no_grad(), autocast(config, processes.device):
-                    prediction = apply_model(model, x, dataset.grid)
+                    if own:
+                        errors = validation_errors(model, x, y, dataset.grid)
+                    else:
+                        errors = task.errors(apply_model(model, x, dataset.grid).to(config.dtype), y)
                 if counts:
-                    total += task.errors(prediction.to(config.dtype), y).to(processes.wide).sum()
+                    total += errors.to(processes.wide).sum()
         name = name_of(dataset.grid)
         while name in means:
             name += "'"

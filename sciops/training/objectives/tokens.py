@@ -25,7 +25,14 @@ def token_cross_entropy(
 
     Raises ValueError for shapes that differ.
     """
-    if prediction.shape[:-1] != target.shape:
+    losses = token_losses(prediction, target, smoothing=smoothing)
+    asked = (target != NOT_ASKED).sum(1)
+    return losses.sum(1) / asked.clamp(min=1)
+
+
+def token_losses(prediction: Tensor, target: Tensor, *, smoothing: float = 0.0) -> Tensor:
+    """The cross-entropy of each token, (batch, n), 0 where none is asked; arguments as of `token_cross_entropy`."""
+    if prediction.shape[:-1] != target.shape or target.ndim != 2:
         raise ValueError(
             f"logits of shape {tuple(prediction.shape)} for targets of shape {tuple(target.shape)}: expected "
             "(batch, n, symbols) and (batch, n)"
@@ -36,5 +43,4 @@ def token_cross_entropy(
     losses = F.cross_entropy(
         prediction.flatten(0, 1), target.flatten(), reduction="none", ignore_index=NOT_ASKED, label_smoothing=smoothing
     )
-    asked = (target != NOT_ASKED).sum(1)
-    return losses.view(target.shape).sum(1) / asked.clamp(min=1)
+    return losses.view(target.shape)

@@ -12,16 +12,20 @@ import torch
 from torch import Tensor
 
 from sciops import metrics
+from sciops.datasets import Normalizer
 from sciops.grids import Grid
+from sciops.models.apply import wall_of
 from sciops.training.objectives import (
     LABEL_OBJECTIVES,
     OBJECTIVES,
+    PRECISION_RECALL,
     TOKEN_OBJECTIVES,
     error_rate,
     relative_gradient,
     token_cross_entropy,
 )
 from sciops.training.objectives.classification import smoothed
+from sciops.training.objectives.precision_recall import Gaussian, read_objective
 from sciops.training.tasks.image_augmentation import IMAGE_AUGMENTATIONS, augmented, draw, mixed
 from sciops.training.tasks.symmetry import DRAWN, Moves, moves_of
 
@@ -33,6 +37,7 @@ class Task:
     """What tasks share."""
 
     kind: str  # of the data, as the options of `TrainConfig` name it
+    compares = False  # whether the loss of a sample depends on the rest of the batch, which then stays in one piece
     normalized: tuple[str, ...] = ()  # what normalisers are fitted on, which then is alike in all training sets
 
     def __init__(self, config: Any) -> None:
@@ -48,6 +53,13 @@ class Task:
 
     def check_data(self, dataset: Any) -> None:
         """Raises ValueError for samples that the task cannot train on."""
+
+    def check_model(self, model: Any) -> None:
+        """Raises ValueError for a model that the task cannot train."""
+
+    def output_normalizer(self, target: Normalizer | None) -> Normalizer | None:
+        """The statistics of the model's output, of those of the target."""
+        return target
 
     def moves(self, dataset: Any) -> Moves | None:
         """The symmetries that samples of a data set are moved by; ValueError where the problem lacks them."""
@@ -86,7 +98,8 @@ class Fields(Task):
     """Inputs and targets are fields on one grid; symmetries move both; the error is the relative L2, and with objective
     "nrmse" that of each channel, so that the largest variable does not choose the epoch alone."""
 
-    kind, normalized = "fields", ("x", "y")
+    kind = "fields"
+    normalized: tuple[str, ...] = ("x", "y")
 
     def check_config(self) -> None:
         super().check_config()
@@ -203,7 +216,87 @@ class Tokens(Task):
         return token_cross_entropy(prediction, target)
 
 
+class WeightedTokens(Tokens):
+    """Tokens by one of the losses of `PRECISION_RECALL`; validation is by the likelihood."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.likelihood, self.weighting = read_objective(config.objective, config.objective_options)
+        self.compares = self.weighting.compares
+
+    def check_config(self) -> None:
+        super().check_config()
+        if self.config.label_smoothing:
+            raise ValueError(
+                f"label_smoothing={self.config.label_smoothing!r} would change the weights of "
+                f"objective={self.config.objective!r}; leave it out"
+            )
+        _check_whole_batches(self)
+
+    def losses(self, prediction: Tensor, target: Tensor, grid: Grid) -> Tensor:
+        return self.weighting.losses(self.likelihood.scores(prediction, target))
+
+
+class LikelihoodFields(Fields):
+    """Fields of which the model returns a distribution, in bins or Gaussian, by one of the losses of
+    `PRECISION_RECALL`; the error of validation is the mean negative log-likelihood, in nats."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.likelihood, self.weighting = read_objective(config.objective, config.objective_options)
+        self.compares = self.weighting.compares
+        self.normalized = ("x", "y") if isinstance(self.likelihood, Gaussian) else ("x",)
+
+    def check_config(self) -> None:
+        super().check_config()
+        if self.config.gradient_weight:
+            raise ValueError(
+                f"gradient_weight={self.config.gradient_weight!r} is for models that return the field itself, "
+                f"objective={self.config.objective!r} is of its distribution; leave it out"
+            )
+        _check_whole_batches(self)
+
+    def check_model(self, model: Any) -> None:
+        if wall_of(model) == "zero":
+            raise ValueError(
+                "the model's output is zero on the wall, where a distribution has a width; take another basis"
+            )
+
+    def output_normalizer(self, target: Normalizer | None) -> Normalizer | None:
+        """Of a Gaussian output: the mean has those of the field, log σ is shifted by the log of its deviation."""
+        if target is None:
+            return None
+        whole = Normalizer(2 * len(target.mean))
+        whole.mean.copy_(torch.cat([target.mean, target.std.log()]))
+        whole.std.copy_(torch.cat([target.std, torch.ones_like(target.std)]))
+        return whole
+
+    def vanishing(self, y: Tensor, grid: Grid, *, trained: bool) -> Tensor:
+        return Task.vanishing(self, y, grid, trained=trained)
+
+    def expected(self, target: Tensor) -> tuple[int | None, ...]:
+        return (len(target), self.likelihood.outputs(target.shape[1]), *target.shape[2:])
+
+    def losses(self, prediction: Tensor, target: Tensor, grid: Grid) -> Tensor:
+        return self.weighting.losses(self.likelihood.scores(prediction, target))
+
+    def errors(self, prediction: Tensor, target: Tensor) -> Tensor:
+        scores = self.likelihood.scores(prediction, target)
+        return scores.mean(-scores.log_q)
+
+
+def _check_whole_batches(task: Task) -> None:
+    if task.compares and task.config.accumulate > 1:
+        raise ValueError(
+            f"accumulate={task.config.accumulate!r}: objective={task.config.objective!r} compares the samples of a "
+            "batch; take accumulate=1, or its option threshold"
+        )
+
+
 def task_of(config: Any) -> Task:
     """The task that the config's objective belongs to."""
+    if config.objective in PRECISION_RECALL:
+        tokens = config.objective_options.get("likelihood", "tokens") == "tokens"
+        return WeightedTokens(config) if tokens else LikelihoodFields(config)
     kinds = dict.fromkeys(LABEL_OBJECTIVES, Labels) | dict.fromkeys(TOKEN_OBJECTIVES, Tokens)
     return kinds.get(config.objective, Fields)(config)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sciops.plotting import figure
+from studies.kit.answers import listed, sentence
 from studies.kit.fuzzing.odd_contents import damage
 from studies.kit.fuzzing.opening import Worker
 from studies.kit.study import finished, opened
@@ -96,10 +97,20 @@ def run(config: Config, subject: Subject) -> dict[str, Any]:
         "most_computing_seconds": dict(hardest),
         "findings": findings,
     }
-    finished(folder, results, _draw, _print, picture=f"{subject.name}.png")
+    finished(folder, results, _draw, _print, answer=answer, picture=f"{subject.name}.png")
     if findings:
         sys.exit(1)
     return results
+
+
+def answer(results: dict[str, Any]) -> str:
+    """What became of the damaged files."""
+    total: Counter[str] = sum((Counter(counts) for counts in results["outcomes"].values()), Counter())
+    bad = listed(f"{total[kind]} {kind}" for kind in FINDINGS if total[kind])
+    found = bad or "none crashed, hung, took too much or ran code"
+    return sentence(
+        f"of {results['files']} damaged files {total['opened']} opened and {total['refused']} were refused", found
+    )
 
 
 def damaged_files(sound: Mapping[str, Sound], layout: str, seed: int, i: int) -> dict[str, bytes]:
@@ -195,7 +206,8 @@ def _draw(results: dict[str, Any], path: Path) -> None:
     import numpy as np
 
     names = [name for name, counts in results["outcomes"].items() if counts]
-    with figure(path, width=5.5, height=0.6 + 0.22 * len(names)) as (_, axes):
+    caption = "What became of the damaged files, by what they were before."
+    with figure(path, width=5.5, height=0.6 + 0.22 * len(names), caption=caption) as (_, axes):
         axis, left = axes[0, 0], np.zeros(len(names))
         kinds = {"opened": ("opened",), "refused in one line": ("refused",), "findings": FINDINGS}
         for (label, outcomes), colour in zip(kinds.items(), ("#56B4E9", "#009E73", "#D55E00")):

@@ -124,14 +124,13 @@ def diffusion_reaction(path: Path, *, seed: int = 0) -> None:
     x = 2 * _centres(n) - 1
 
     def slope(state: np.ndarray) -> np.ndarray:
-        u, v = state
-        return np.stack([du * _laplacian(u, x) + u - u**3 - k - v, dv * _laplacian(v, x) + u - v])
+        u, v = state[:, 0], state[:, 1]
+        return np.stack([du * _laplacian(u, x) + u - u**3 - k - v, dv * _laplacian(v, x) + u - v], 1)
 
-    for number, rng in _draws(seed):
-        modes = rng.uniform(-1, 1, (2, 3, 3))
-        cosines = np.cos(np.pi * np.arange(3)[:, None] * (x + 1) / 2)
-        state = np.einsum("fij,ix,jy->fxy", modes, cosines, cosines)
-        data = np.moveaxis(_march(slope, state, 0.1, steps), 1, -1)
+    cosines = np.cos(np.pi * np.arange(3)[:, None] * (x + 1) / 2)
+    modes = np.stack([rng.uniform(-1, 1, (2, 3, 3)) for _, rng in _draws(seed)])
+    starts = np.einsum("sfij,ix,jy->sfxy", modes, cosines, cosines)
+    for number, data in enumerate(np.moveaxis(_march(slope, starts, 0.1, steps), 2, -1)):
         sim = {"Du": "0.001", "Dv": "0.005", "k": "0.005", "t": 1, "tdim": steps, "x_left": -1.0, "x_right": 1.0}
         sim |= {"xdim": n, "y_bottom": -1.0, "y_top": 1.0, "ydim": n, "n": 1, "seed": number}
         _group(path, number, data, {"x": x, "y": x}, 0.1 * np.arange(steps), "2d_diff-react", sim, compression="lzf")
@@ -159,12 +158,13 @@ def diffusion_sorption(path: Path, *, seed: int = 0) -> None:
 
     def slope(u: np.ndarray) -> np.ndarray:
         h = x[1] - x[0]
-        padded = np.concatenate([[1.0], u, [(u[-2] - u[-1]) / h * d]])
+        last = (u[:, -2:-1] - u[:, -1:]) / h * d
+        padded = np.concatenate([np.ones_like(last), u, last], 1)
         retardation = 1 + (1 - por) / por * rho * kf * nf * (u + 1e-6) ** (nf - 1)
-        return d / retardation * (padded[2:] - 2 * u + padded[:-2]) / h**2
+        return d / retardation * (padded[:, 2:] - 2 * u + padded[:, :-2]) / h**2
 
-    for number, rng in _draws(seed):
-        data = _march(slope, np.full(n, rng.uniform(0, 0.2)), 25.0, steps, substeps=100)
+    starts = np.array([np.full(n, rng.uniform(0, 0.2)) for _, rng in _draws(seed)])
+    for number, data in enumerate(_march(slope, starts, 25.0, steps, substeps=100)):
         sim = {"D": 0.0005, "por": 0.29, "rho_s": 2880, "k_f": 0.00035, "n_f": 0.874, "sol": 1.0, "t": 250}
         sim |= {"tdim": steps, "x_left": 0.0, "x_right": 1.0, "xdim": n, "n": 1, "seed": number}
         _group(path, number, data[..., None], {"x": x}, 25.0 * np.arange(steps), "1d_diff-sorp", sim, compression="lzf")
@@ -272,15 +272,16 @@ def _derivative(u: np.ndarray) -> np.ndarray:
 
 
 def _laplacian(u: np.ndarray, x: np.ndarray) -> np.ndarray:
-    padded = np.pad(u, 1, mode="edge")
-    around = padded[2:, 1:-1] + padded[:-2, 1:-1] + padded[1:-1, 2:] + padded[1:-1, :-2]
+    """Of (samples, x, y), with no flux through the walls."""
+    padded = np.pad(u, ((0, 0), (1, 1), (1, 1)), mode="edge")
+    around = padded[:, 2:, 1:-1] + padded[:, :-2, 1:-1] + padded[:, 1:-1, 2:] + padded[:, 1:-1, :-2]
     return (around - 4 * u) / (x[1] - x[0]) ** 2
 
 
 def _march(
     slope: Callable[[np.ndarray], np.ndarray], u: np.ndarray, step: float, states: int = _STATES, substeps: int = 20
 ) -> np.ndarray:
-    """Runge–Kutta of order 4; states along a new axis: the second of (samples, x), the first of a single sample."""
+    """Runge–Kutta of order 4 for (samples, …); the states lie along a new second axis."""
     kept, h = [u], step / substeps
     for _ in range(states - 1):
         for _ in range(substeps):
@@ -289,7 +290,7 @@ def _march(
             c = slope(u + 0.5 * h * b)
             u = u + h / 6 * (a + 2 * b + 2 * c + slope(u + h * c))
         kept.append(u)
-    return np.stack(kept, 1 if u.shape == (_SAMPLES, _POINTS) else 0)
+    return np.stack(kept, 1)
 
 
 SAMPLES = {

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from numba.core import event
 
-SECONDS = 50  # of processor time, about, as `studies.solver_speed --preset cold` measures it
+SECONDS = 8  # of processor time, about, as `studies.solver_speed --preset cold` measures it
 
 
 class _Compilations(event.Listener):
@@ -29,8 +29,5 @@ class _Compilations(event.Listener):
 @contextmanager
 def announced(functions: Collection[Callable]) -> Iterator[None]:
     """Says so where one of numba's functions is compiled inside."""
-    if all(function.signatures for function in functions):  # loaded in this process already
-        yield
-        return
     with event.install_listener("numba:compile", _Compilations(functions)):
         yield

@@ -1,7 +1,7 @@
 """The compiled form of the solver: threads share out the samples of a batch.
 
-Kernels release the interpreter's lock and are run by ordinary threads, each taking the next sample that is left, in
-its own workspace: no threading layer to choose, safe after a fork, callable from several threads at once, and one
+Kernels that Python calls release its lock and are run by ordinary threads, each taking the next sample that is left,
+in its own workspace: no threading layer to choose, safe after a fork, callable from several threads at once, and one
 busy core does not hold up the others.
 """
 
@@ -12,31 +12,30 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from sciops.pde.darcy.compiled.announcement import announced
-from sciops.pde.darcy.compiled.sample import solver_of
+from sciops.pde.darcy.compiled.kernels import Form, form_of, solver_of
+from sciops.pde.darcy.compiled.levels import ARRAYS, FACTORS, WEIGHTS
 from sciops.pde.darcy.multigrid import Way, level_shapes
 
 
 def layout(mx: int, my: int, rows_alone: int = 0, lines: bool = False) -> tuple[np.ndarray, np.ndarray, int]:
-    """(shapes (levels, 2), first element of each array (levels, 13), elements in all) of the workspace.
+    """(shapes (levels, 2), first element of each array (levels, ARRAYS), elements in all) of the workspace.
 
-    A level's arrays are d, e, s, se, sw, f, u, r with a halo, the weights towards the next level, and with `lines` the
-    four of `lines._factors_of`.
+    A level's arrays are those of `levels`, d to r with a halo; the last four with `lines` alone.
     """
     shapes = np.array(level_shapes(mx, my, rows_alone), dtype=np.int64)
-    start = np.zeros((len(shapes), 13), dtype=np.int64)
+    start = np.zeros((len(shapes), ARRAYS), dtype=np.int64)
     size = 0
     for level, (rows, columns) in enumerate(shapes):
-        for array in range(8):
+        for array in range(WEIGHTS):
             start[level, array] = size
             size += (rows + 3) * (columns + 3)
             size += -size % 16  # every array begins on a cache line of its own
-        start[level, 8] = size
+        start[level, WEIGHTS] = size
         if level + 1 < len(shapes):
             weights = 2 if shapes[level + 1, 1] == columns else 8
             size += weights * (shapes[level + 1, 0] + 2) * (shapes[level + 1, 1] + 2)
             size += -size % 16
-        for array in range(9, 13 if lines else 9):
+        for array in range(FACTORS, ARRAYS if lines else FACTORS):
             start[level, array] = size
             size += (rows + 3) * (columns + 3)
             size += -size % 16
@@ -60,8 +59,7 @@ def _memory(
     shapes, start, size = layout(*key)
     inner, halo = (mx, my), (mx + 2, my + 2)
     fields = [np.zeros(shape) for shape in ((mx, my + 1), (mx + 1, my), halo, inner, inner, halo)]
-    # lines are for couplings that differ by more than float32 resolves
-    memory = shapes, start, np.zeros(size, dtype=np.float64 if lines else np.float32), fields
+    memory = shapes, start, np.zeros(size, dtype=Form(lines=lines).stored), fields
     if size <= _MOST_KEPT:
         _kept.key, _kept.memory = key, memory
     return memory
@@ -72,26 +70,40 @@ class _Workspace:
 
     def __init__(self, axes, way: Way) -> None:
         self.transposed = way.transposed
-        self.fill, self.iterate = solver_of(way)
+        solver = solver_of(form_of(way))
+        self.faces, self.setup, self.iterate = (solver.function(name) for name in ("faces", "setup", "iterate"))
         axes = axes[::-1] if way.transposed else axes
         mx, my = (axis.size for axis in axes)
         self.shapes, self.start, self.work, self.fields = _memory(mx, my, way.rows_alone, way.lines)
         self.over = [np.zeros((2, axis.size + 1)) for axis in axes]
         for table, axis in zip(self.over, axes):
             table[0, :-1], table[1] = axis.dual, axis.inverse
+        self.numbers, self.shape = np.zeros(3), (mx, my)
+        self.solver, self.called = solver, (place(solver.table), way.lines)
+        # addresses, of arrays that live as long as this does
+        self.levels = *map(place, (self.work, self.shapes, self.start)), len(self.shapes)
+        self.places = tuple(map(place, (*self.over, *self.fields[:2], self.numbers, *self.fields[2:])))
 
     def solve(self, a, factor, b, exchange, out, singular, tol, limit):
         """One sample into out; (true relative residual, its float64 floor, iterations)."""
         if self.transposed:
             a, b, out = np.ascontiguousarray(a[::-1].transpose(0, 2, 1)), np.ascontiguousarray(b.T), out.T
             exchange = exchange[[2, 3, 0, 1]]
-        faces, (shapes, start, work) = self.fields[:2], (self.shapes, self.start, self.work)
-        self.fill(a[0], a[-1], factor, *self.over, exchange, *faces, work, shapes, start)
-        result = self.iterate(b, singular, tol, limit, shapes, start, work, *self.fields)
+        over, places = self.places[:2], self.places[2:]
+        walls = place(exchange), exchange.shape[1]
+        self.faces(place(a), place(a[-1]), factor, *over, *walls, *places[:2], *self.shape)
+        self.setup(*self.called, *places[:2], *self.levels)
+        self.iterate(*self.called, place(b), singular, tol, limit, *self.levels, *places)
         out[:] = self.fields[-1][1:-1, 1:-1]
-        if not result[0] <= tol:  # a sample that overflowed leaves NaN in the halo, and with it its successors
+        rho, floor, iterations = self.numbers.tolist()
+        if not rho <= tol:  # a sample that overflowed leaves NaN in the halo, and with it its successors
             self.work[:] = 0.0
-        return result
+        return rho, floor, int(iterations)
+
+
+def place(array: np.ndarray) -> int:
+    """The address of an array's first element; kernels take arrays whose numbers follow each other without gaps."""
+    return array.__array_interface__["data"][0]
 
 
 def solve_samples(a, factor, b, exchange, out, axes, ways, singular, tol, limit, threads):
@@ -102,8 +114,9 @@ def solve_samples(a, factor, b, exchange, out, axes, ways, singular, tol, limit,
     ways: of each sample; singular: no wall holds a value
     """
     batch = len(a)
+    a, b, exchange = (np.ascontiguousarray(array, dtype=np.float64) for array in (a, b, exchange))
     rho, floor, iterations = np.empty(batch), np.empty(batch), np.empty(batch, dtype=np.int64)
-    todo, lock = iter(range(batch)), threading.Lock()
+    todo, lock, tol, limit = iter(range(batch)), threading.Lock(), float(tol), int(limit)
 
     def work_through() -> None:
         workspaces = {}
@@ -120,11 +133,12 @@ def solve_samples(a, factor, b, exchange, out, axes, ways, singular, tol, limit,
             )
 
     workers = min(threads, batch)
-    with announced({function for way in set(ways) for function in solver_of(way)}):
-        if workers <= 1:
-            work_through()
-        else:
-            with ThreadPoolExecutor(workers) as pool:
-                for future in [pool.submit(work_through) for _ in range(workers)]:
-                    future.result()
+    for way in set(ways):
+        solver_of(form_of(way))
+    if workers <= 1:
+        work_through()
+    else:
+        with ThreadPoolExecutor(workers) as pool:
+            for future in [pool.submit(work_through) for _ in range(workers)]:
+                future.result()
     return rho, floor, iterations

@@ -1,39 +1,21 @@
 """Point smoothing of one sample, compiled: two Jacobi steps with Chebyshev weights before and after the coarser levels.
 
-Passes that follow each other are fused by bands of rows, so that a row is still in cache when the next pass needs it.
+Passes that follow each other take turns by bands of rows, so that a row is still in cache when the next pass needs it.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from sciops.pde.darcy.compiled.interpolation import interpolate_both, interpolate_rows
-from sciops.pde.darcy.compiled.levels import arrays_of, fast, inlined, residual, rows_alone, stencil_of, weights_of
+from sciops.pde.darcy.compiled.calls import calling
+from sciops.pde.darcy.compiled.levels import arrays_of, fast, inlined, rows_alone, weights_of
 from sciops.pde.darcy.multigrid import FIRST, SECOND
 
 _W1, _W2 = np.float32(FIRST), np.float32(SECOND)
-_ONE = np.float32(1.0)
-_BAND = 1024  # elements that pass through the fused smoothing steps at a time
+_BAND = 1024  # elements that pass through the smoothing steps at a time
 
-
-@fast
-def _relax(nine, low, high, width, omega, out, f, d, e, s, se, sw, u):
-    """out = u + ω (f − A u)/d on a run of a level's memory."""
-    up, down = low - width, low + width
-    size, rest = high - low, _ONE - omega
-    o, f_, d_, uc, uw, ue = out[low:], f[low:], d[low:], u[low:], u[low - 1 :], u[low + 1 :]
-    un, us, ec, ew, sc, sn = u[up:], u[down:], e[low:], e[low - 1 :], s[low:], s[up:]
-    if nine:
-        ac, an, bc, bn = se[low:], se[up - 1 :], sw[low:], sw[up + 1 :]
-        unw, une, usw, use = u[up - 1 :], u[up + 1 :], u[down - 1 :], u[down + 1 :]
-        for k in range(size):
-            near = f_[k] + ec[k] * ue[k] + ew[k] * uw[k] + sc[k] * us[k] + sn[k] * un[k]
-            flux = near + ac[k] * use[k] + an[k] * unw[k] + bc[k] * usw[k] + bn[k] * une[k]
-            o[k] = rest * uc[k] + omega * flux / d_[k]
-    else:
-        for k in range(size):
-            flux = f_[k] + ec[k] * ue[k] + ew[k] * uw[k] + sc[k] * us[k] + sn[k] * un[k]
-            o[k] = rest * uc[k] + omega * flux / d_[k]
+_relax, _residual, _first_step = calling("relax"), calling("residual"), calling("first_step")
+_interpolate_both, _interpolate_rows = calling("interpolate_both"), calling("interpolate_rows")
 
 
 @fast
@@ -44,60 +26,53 @@ def _run(first, last, mx, my):
     return low, max(low, last * (my + 3) + my + 1 if first <= last else low)
 
 
+@fast
+def _band(width):
+    """Rows of a band; on small grids one band is the whole grid: long runs vectorise better than short rows."""
+    return max(1, _BAND // width)
+
+
 @inlined
-def _down(nine, from_zero, band, d, e, s, se, sw, f, u, r, mx, my):
+def prepare_points(kernels, work, start, shapes, level):
+    """The interpolation weights towards the next level."""
+    d, e, s, se, sw, _, _, _ = arrays_of(work, start, level)
+    mx, my, width = shapes[2 * level + 2], shapes[2 * level + 3], shapes[2 * level + 1] + 3
+    if rows_alone(shapes, level):
+        _interpolate_rows(kernels, (d, e, s, se, sw, weights_of(work, start, level), mx, my, width))
+    else:
+        _interpolate_both(kernels, (d, e, s, se, sw, weights_of(work, start, level), mx, my, width))
+
+
+@inlined
+def points_before(kernels, work, start, shapes, level, from_zero):
     """Two smoothing steps on u, or from zero into u, and what they leave into r: three passes that follow each other by
     bands of rows, the later ones a row behind. r first holds the first step, and is overwritten where that is used up.
     """
+    mx, my = shapes[2 * level], shapes[2 * level + 1]
+    d, e, s, se, sw, f, u, r = arrays_of(work, start, level)
+    nine, width = level > 0, my + 3
+    band = _band(width)
     for top in range(1, mx + 3, band):
         low, high = _run(top, top + band - 1, mx, my)
         if from_zero:
-            r_, f_, d_ = r[low:high], f[low:high], d[low:high]
-            for k in range(high - low):
-                r_[k] = _W1 * f_[k] / d_[k]
+            _first_step(kernels, (low, high, _W1, r, f, d))
         else:
-            _relax(nine, low, high, my + 3, _W1, r, f, d, e, s, se, sw, u)
+            _relax(kernels, (nine, low, high, width, _W1, r, f, d, e, s, se, sw, u))
         low, high = _run(top - 1, top + band - 2, mx, my)
-        _relax(nine, low, high, my + 3, _W2, u, f, d, e, s, se, sw, r)
+        _relax(kernels, (nine, low, high, width, _W2, u, f, d, e, s, se, sw, r))
         low, high = _run(top - 2, top + band - 3, mx, my)
-        residual(nine, low, high, my + 3, r, f, d, e, s, se, sw, u)
+        _residual(kernels, (nine, low, high, width, r, f, d, e, s, se, sw, u))
 
 
 @inlined
-def _up(nine, band, d, e, s, se, sw, f, u, r, mx, my):
-    """Two smoothing steps on u in the reverse order, the second a row behind; r holds the first."""
+def points_after(kernels, work, start, shapes, level):
+    """The two steps on u in the reverse order, the second a row behind; r holds the first."""
+    mx, my = shapes[2 * level], shapes[2 * level + 1]
+    d, e, s, se, sw, f, u, r = arrays_of(work, start, level)
+    nine, width = level > 0, my + 3
+    band = _band(width)
     for top in range(1, mx + 2, band):
         low, high = _run(top, top + band - 1, mx, my)
-        _relax(nine, low, high, my + 3, _W2, r, f, d, e, s, se, sw, u)
+        _relax(kernels, (nine, low, high, width, _W2, r, f, d, e, s, se, sw, u))
         low, high = _run(top - 1, top + band - 2, mx, my)
-        _relax(nine, low, high, my + 3, _W1, u, f, d, e, s, se, sw, r)
-
-
-@inlined
-def prepare_points(rows, work, start, shapes, level):
-    """The interpolation weights towards the next level."""
-    d, e, s, se, sw = stencil_of(work, start, shapes, level)
-    mx, my = shapes[level + 1]
-    P = weights_of(work, start, shapes, level)
-    both = True if rows is None else not rows_alone(shapes, level)
-    if both:
-        interpolate_both(d, e, s, se, sw, P, mx, my)
-    elif rows is not None:
-        interpolate_rows(d, e, s, se, sw, P, mx, my)
-
-
-@inlined
-def points_before(work, start, shapes, level, from_zero):
-    """Smooths u, or starts from zero, and leaves the residual in r."""
-    mx, my = shapes[level]
-    d, e, s, se, sw, f, u, r = arrays_of(work, start, shapes, level)
-    # on small grids one band is the whole grid: long runs vectorise better than short rows
-    _down(level > 0, from_zero, max(1, _BAND // (my + 3)), d, e, s, se, sw, f, u, r, mx, my)
-
-
-@inlined
-def points_after(work, start, shapes, level):
-    """The steps of `points_before` in the reverse order."""
-    mx, my = shapes[level]
-    d, e, s, se, sw, f, u, r = arrays_of(work, start, shapes, level)
-    _up(level > 0, max(1, _BAND // (my + 3)), d, e, s, se, sw, f, u, r, mx, my)
+        _relax(kernels, (nine, low, high, width, _W1, u, f, d, e, s, se, sw, r))

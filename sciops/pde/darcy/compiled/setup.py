@@ -4,44 +4,40 @@ from __future__ import annotations
 
 import numpy as np
 
-from sciops.pde.darcy.compiled.galerkin import both_from_five, both_from_nine, rows_from_five, rows_from_nine
-from sciops.pde.darcy.compiled.levels import FINEST, inlined, rows_alone, stencil_of, weights_of
-from sciops.pde.darcy.compiled.smoothing import prepare
+from sciops.pde.darcy.compiled.calls import calling
+from sciops.pde.darcy.compiled.levels import arrays_of, rows_alone, weights_of
+from sciops.pde.darcy.compiled.lines import prepare_lines
+from sciops.pde.darcy.compiled.points import prepare_points
 
-_ONE, _ZERO = np.float32(1.0), np.float32(0.0)
+_ONE = np.float32(1.0)
+
+_put, _finest = calling("put"), calling("finest")
+_both_from_five, _both_from_nine = calling("both_from_five"), calling("both_from_nine")
+_rows_from_five, _rows_from_nine = calling("rows_from_five"), calling("rows_from_nine")
 
 
-@inlined
-def setup(rows, lines, along_y, along_x, work, shapes, start):
+def setup(kernels, lines, along_y, along_x, work, shapes, start, levels):
     """Every level from the finest conductances; halos of the workspace are zero already, diagonals get ones."""
-    levels = len(shapes)
-    mx, my = shapes[0]
-    d, e, s, _, _ = stencil_of(work, start, shapes, FINEST)
-    d[:] = _ONE
-    for i in range(mx):
-        d_, e_, s_ = d[i + 1], e[i + 1], s[i + 1]
-        y_, x0, x1 = along_y[i], along_x[i], along_x[i + 1]
-        for j in range(my):
-            d_[j + 1] = y_[j] + y_[j + 1] + x0[j] + x1[j]
-            e_[j + 1] = y_[j + 1]
-            s_[j + 1] = x1[j]
-        e_[my] = _ZERO
-        if i == mx - 1:
-            s_[:] = _ZERO
+    mx, my = shapes[0], shapes[1]
+    d, e, s, se, sw, _, _, _ = arrays_of(work, start, 0)
+    _put(kernels, (d, (mx + 3) * (my + 3), _ONE))
+    _finest(kernels, (d, e, s, along_y, along_x, mx, my))
     for level in range(levels - 1):
-        prepare(rows, lines, work, start, shapes, level)
-        d, e, s, se, sw = stencil_of(work, start, shapes, level)
-        D, E, S, SE, SW = stencil_of(work, start, shapes, level + 1)
-        P = weights_of(work, start, shapes, level)
-        mx, my = shapes[level + 1]
-        D[:] = _ONE
-        both = True if rows is None else not rows_alone(shapes, level)
-        if both and level == 0:
-            both_from_five(d, e, s, se, sw, P, D, E, S, SE, SW, mx, my)
-        elif both:
-            both_from_nine(d, e, s, se, sw, P, D, E, S, SE, SW, mx, my)
-        elif rows is not None:
+        if lines:
+            prepare_lines(kernels, work, start, shapes, level)
+        else:
+            prepare_points(kernels, work, start, shapes, level)
+        d, e, s, se, sw, _, _, _ = arrays_of(work, start, level)
+        D, E, S, SE, SW, _, _, _ = arrays_of(work, start, level + 1)
+        P, width = weights_of(work, start, level), shapes[2 * level + 1] + 3
+        mx, my = shapes[2 * level + 2], shapes[2 * level + 3]
+        _put(kernels, (D, (mx + 3) * (my + 3), _ONE))
+        if rows_alone(shapes, level):
             if level == 0:
-                rows_from_five(d, e, s, se, sw, P, D, E, S, SE, SW, mx, my)
+                _rows_from_five(kernels, (d, e, s, se, sw, P, D, E, S, SE, SW, mx, my, width))
             else:
-                rows_from_nine(d, e, s, se, sw, P, D, E, S, SE, SW, mx, my)
+                _rows_from_nine(kernels, (d, e, s, se, sw, P, D, E, S, SE, SW, mx, my, width))
+        elif level == 0:
+            _both_from_five(kernels, (d, e, s, se, sw, P, D, E, S, SE, SW, mx, my, width))
+        else:
+            _both_from_nine(kernels, (d, e, s, se, sw, P, D, E, S, SE, SW, mx, my, width))

@@ -1,0 +1,399 @@
+"""What every study says it found, from results as small as they can be; the studies' own tests run it on real ones."""
+
+import importlib
+import math
+from types import SimpleNamespace
+
+import pytest
+
+from sciops.commands.packages import names_in
+from studies.kit.fuzzing import campaign
+from studies.kit.verdicts import seed_verdict
+
+MET = [{"what": "fast", "met": True}, {"what": "small", "met": False}]
+ABOUT = "1 of 2 targets are met."
+
+
+def _median(value):
+    return {"median": value, "low": value, "high": value}
+
+
+def _accuracy_row(name, kind, error, averaged=1.0):
+    return {"name": name, "kind": kind, "error": error, "averaged": averaged}
+
+
+def _versus(arm, test, first, second):
+    verdict = seed_verdict(first, second)
+    row = {"task": "text", "arm": arm, "test": test, "closed": 0.5}
+    return row | {"against_truncation": verdict, "against_equal_time": verdict}
+
+
+_LOW, _HIGH = (1.0, 1.1, 1.0, 1.1, 1.05), (2.0, 2.1, 2.0, 2.1, 2.05)
+RESULTS = {
+    "accuracy_for_time": (
+        {
+            "summary": {
+                43: [],
+                85: [
+                    _accuracy_row("native solve", "solver", 0.004),
+                    _accuracy_row("fno", "network", 0.02, 0.01),
+                    _accuracy_row("mano", "network", 0.2),
+                    _accuracy_row("corrector", "hybrid", 0.003),
+                ],
+            }
+        },
+        "Relative L2 error on 85² nodes: the equation solved on the coarse coefficient 0.0040, the best network (fno) "
+        "0.0100 and the best hybrid (corrector) 0.0030.",
+    ),
+    "analysis_speed": (
+        {
+            "spectra": {"plane": {"ratio": _median(1.2)}, "space": {"ratio": _median(1.4)}},
+            "reading": {"orders": {"in order": {"ratio": _median(0.9)}}},
+            "start": {"ratio": {"import sciops": _median(1.1)}},
+            "targets": MET,
+        },
+        "A spectrum takes 1.2 to 1.4 times its FFT, batches are read at 0.9 of h5py's rate, and importing sciops takes "
+        f"1.10 times importing torch; {ABOUT}",
+    ),
+    "attention_cost": (
+        {
+            "one_level": [{"over_plain": _median(1.5)}],
+            "curve": {"multipole w=2": {"8": 1.0, "16": 4.0}, "spectral": {"8": 1.0}},
+            "memory": {"multipole w=2": {"8": 1.0, "16": 4.0}},
+            "full": [{"n": 64, "over": {"multipole w=2": 9.0}}],
+            "targets": MET,
+        },
+        "A step of multipole attention takes 1.5 times that of plain windows on one level; time grows as (points)^p "
+        f"with p of 1 and memory with p of 1; at 64² full attention takes 9 times as long; {ABOUT}",
+    ),
+    "certified_operators": (
+        {"faults": [], "models": [{"penalty": 0.1, "conformal": True, "sandwich": [{"tightness": 3.0}]}]},
+        "No attack found breaks a certificate; penalty 0.1: certificates are 3 times what the strongest "
+        "attack reached.",
+    ),
+    "crash_recovery": (
+        {"kills": 7, "jobs": {"HDF5": {}, "Zarr": {}}, "findings": []},
+        "7 kills in jobs of HDF5 and Zarr: every run recovered all its work.",
+    ),
+    "distributed_training": (
+        {"rows": {"one": {"loss_difference": 0.0}, "two": {"loss_difference": 1e-7}}, "compiled": [{"ratio": 1.5}]},
+        "The losses of 2 ways of one training differ by at most 1.0e-07 from their reference; compiled steps are 1.5 "
+        "times as fast.",
+    ),
+    "entity_tracking": (
+        {
+            "layers": [
+                {"name": "resolvent", "judged": [0, 1, 7], "worst": [0.99, 1.0]},
+                {"name": "softmax, 2", "reach": [3, 4], "bound": 3},
+            ],
+            "blocks": {"near": [{"accuracy": 1.0}, {"accuracy": 0.75}]},
+            "targets": MET,
+        },
+        "One layer of the resolvent follows up to 7 links with an accuracy of at least 0.990; links that others follow "
+        f"with every seed: softmax, 2 3 (bound 3); block forms lose 0.25 of accuracy on near links; {ABOUT}",
+    ),
+    "flow_budgets": (
+        {"budgets": {"energy": {"closure": 1e-6}, "enstrophy": {"closure": 2e-6}}, "checks": MET},
+        "The budget of energy closes to 1.0e-06 and the budget of enstrophy closes to 2.0e-06; 1 of 2 checks are met.",
+    ),
+    "forward_only": (
+        {
+            "claims": [
+                {"claim": "the gradient itself without activations, dense layers", "seen": [3], "not seen": []},
+                {"claim": "darcy: FOTON errs less", "seen": [3, 10], "not seen": []},
+                {"claim": "dense:digits: FOTON errs less", "seen": [], "not seen": [3]},
+            ]
+        },
+        "Cases (task and depth) in which every seed shows it: FOTON errs less in 2 of 3.",
+    ),
+    "gap_sentences": (
+        {
+            "summary": [
+                {"few": 10, "encoder": "state space", "arm": "gap sentences"},
+                {
+                    "few": 10,
+                    "encoder": "state space",
+                    "arm": "none",
+                    "beaten by pre-training": {"validation": 4, "of": 5, "verdict": {"validation": "undecided"}},
+                },
+            ]
+        },
+        "With 10 summaries, pre-training on gap sentences lowers the validation loss of state space against none: 4 of "
+        "5 seeds (undecided).",
+    ),
+    "generation_speed": (
+        {
+            "pipelines": {"faster": _median(9.0), "cores": _median(1.9)},
+            "phases": {"solver_share": 0.7},
+            "targets": MET,
+        },
+        "The generator is 9.0 times as fast as a pipeline around pyamg on two cores, and 1.90 times as fast on two "
+        f"cores as on one; the solver takes 70% of the time; {ABOUT}",
+    ),
+    "highway_backprop": (
+        {
+            "stacks": [
+                {"model": "fno", "arm": "backprop", "relative": 1.0},
+                {"model": "fno", "arm": "k = 2", "relative": 1.02},
+            ],
+            "targets": MET,
+        },
+        f"Fno: test error 1.020 (k = 2) times that of backpropagation; {ABOUT}",
+    ),
+    "highway_pipeline": (
+        {"stacks": {"mlp": {"rows": [{"k": None, "speed": 1.0}, {"k": 1, "speed": 1.5}]}}, "targets": MET},
+        f"Mlp: the backward pass is 1.50 (k = 1) times as fast as backpropagation in turns; {ABOUT}",
+    ),
+    "image_classification": (
+        {
+            "summary": [{"name": "swin", "accuracy": 97.0}, {"name": "multipole", "accuracy": 98.0}],
+            "targets": [{"what": "accuracy", "met": True, "spread": "by seed +1.00: undecided"}],
+        },
+        "Test images recognised: multipole 98.0 % and swin 97.0 %; multipole against the best peer by seed +1.00: "
+        "undecided.",
+    ),
+    "integrator_orders": (
+        {"orders": [{"equation": "kdv", "order": 2, "slope": 1.96}], "exact": MET},
+        "Measured orders of 1 equations lie within 0.04 of those of the method; 1 of 2 exact solutions are met within "
+        "their bound.",
+    ),
+    "language_model": (
+        {
+            "corpus": "words",
+            "rows": [
+                {"arm": "attention", "bits_per_byte": 2.5, "perplexity": 40.0, "unigram_perplexity": 300.0},
+                {"arm": "polynomial", "bits_per_byte": 2.25, "perplexity": 30.0, "unigram_perplexity": 300.0},
+            ],
+        },
+        "Bits per byte of words: polynomial 2.250 (perplexity 30.0) and attention 2.500 (perplexity 40.0); frequencies "
+        "alone have perplexity 300.0.",
+    ),
+    "lazy_loading": (
+        {"rows": [{"way": "memory", "ratio": 1.0}, {"way": "spawn", "ratio": 0.9}, {"way": "spawn", "ratio": 0.95}]},
+        "Speed of training on a file that is read as it goes, in memory 1: spawn 0.9 to 0.95; equal losses.",
+    ),
+    "lipschitz_fuzz": (
+        {
+            "models": 10,
+            "kinds": [{"bounded": 8, "refused": 2, "below": 0}],
+            "planted": [{"compositions": 5, "refused": 1, "factor": 2.0, "found": 3}],
+        },
+        "Of 10 drawn models 8 got a bound and 2 were refused; none of the bounds lies below a stretch found; 3 of 4 "
+        "rules planted 2 times too small were found.",
+    ),
+    "long_sequences": (
+        {
+            "summary": {
+                "slopes": [{"mixer": "state space", "what": "time", "slope": 1.02}],
+                "crossover": {"training": 512.0, "forward": None},
+                "needle": [{"arm": "attention", "learnt": 1, "seeds": 2}],
+                "burgers": [{"arm": "fno", "errors": {"64": [0.1, None], "128": [0.2, None]}}],
+                "targets": MET,
+            }
+        },
+        "The time of a state-space layer grows as (tokens)^p with p of 1.02; it is faster than fused attention from "
+        "about 512 tokens on (training); it is faster than fused attention at no measured length (forward); attention "
+        f"learns the needle with 1 of 2 seeds; errors on 128 points of Burgers: fno 0.2000; {ABOUT}",
+    ),
+    "mixer_speed": (
+        {
+            "layers": [{"both": _median(2.0)}, {"both": _median(4.0)}],
+            "step": {"ratio": {"same network": _median(2.5)}},
+            "epochs": None,
+            "targets": MET,
+        },
+        "Times as fast as neuraloperator: forward and backward of a spectral layer 2 to 4 and a step of the same "
+        f"network 2.50; {ABOUT}",
+    ),
+    "mixer_zoo": (
+        {
+            "rows": [
+                {
+                    "arm": arm,
+                    "below_no_mixer": below,
+                    "scores": {
+                        task: {"mean": mean, "spread": None, "low": mean, "high": mean, "seeds": 1}
+                        for task, mean in (("burgers", error), ("mqar", accuracy))
+                    },
+                }
+                for arm, below, error, accuracy in (("no mixer", None, 0.5, 0.1), ("attention", 12.5, 0.04, 1.0))
+            ]
+        },
+        "Best means of 2 arms: attention on burgers with relative L² error 0.040 (one seed) and attention on mqar with "
+        "accuracy 1.000 (one seed); an order of magnitude below no mixer on Burgers: attention.",
+    ),
+    "polynomial_mixer": (
+        {
+            "summary": {
+                "cost": [{"slopes": {"both": {"V1": 1.0, "attention": 2.0}}}],
+                "closed": {"polynomial V1": [0.5, 0.7]},
+                "recall": {"attention": {"accuracy": {"mean": 1.0}}},
+            },
+            "claims": MET,
+        },
+        "The time of polynomial mixing grows as (tokens)^p with p of 1; of the gap from no mixer to "
+        "attention on Burgers "
+        f"is closed: polynomial V1 60%; accuracy of recall: attention 1.000; {ABOUT}",
+    ),
+    "program_transforms": (
+        {"table": {"fno": {"vmap": {"ok": 1e-7}, "export": {"refused": "why"}}}},
+        "1 of 2 pairs of a model and a transform give what the eager model gives, to 1e-07 or better; 1 are refused "
+        "with their reason, 0 fail.",
+    ),
+    "randomized_smoothing": (
+        {"faults": [], "counts": [], "digits": {"0.25": {"radii": {"votes, auto": [0.5], "chosen map": [0.75]}}}},
+        "Every interval keeps its level and every certificate holds; mean radius of digits at σ = 0.25: "
+        "0.500 by votes, "
+        "0.750 by the chosen map.",
+    ),
+    "readers_matrix": (
+        {"table": {"a": {}, "b": {}}, "failed": [("b", "open")]},
+        "1 of 2 layouts pass info, validate, open, train, to native and round trip; not b.",
+    ),
+    "scale_out": (
+        {"over_one_process": {"cluster": 1.8}, "hashes": {"one": "x", "cluster": "x"}},
+        "2 files, one of them with a worker killed, are equal; speed over one process: cluster 1.80.",
+    ),
+    "solver_speed": (
+        {
+            "speed": {
+                "ratios": {"numba over pyamg, 12/3": _median(25.0), "numba over spsolve, 12/3": _median(60.0)},
+                "rows": {"12/3": [{"n": 421}]},
+            },
+            "growth": {"exponents": {"numba": 1.05}, "from": 85, "to": 421},
+            "targets": MET,
+        },
+        "On 421² nodes and one thread the compiled solver is 25.0 times as fast as pyamg and 60.0 times as fast as "
+        f"spsolve at the same residual; its time grows as (unknowns)^1.05 from 85² to 421²; {ABOUT}",
+    ),
+    "conditional_quantization": (
+        {
+            "summary": {
+                "mirror": {
+                    "verdicts": [
+                        {"against": "ensemble", "score": "energy", "winner": "first"},
+                        {"against": "flow", "score": "energy", "winner": "second"},
+                    ]
+                }
+            }
+        },
+        "By the energy score, at equal parameters and time, conditional quantization is, on mirror: better than "
+        "ensemble, worse than flow.",
+    ),
+    "interference": (
+        {
+            "arms": {
+                "languages": {
+                    "regression": {
+                        "p": {"same script": 0.002, "same family": 0.009},
+                        "slopes": {"same script": 0.096, "same family": -0.026},
+                    },
+                    "mean": {"difference": -0.06},
+                }
+            }
+        },
+        "Languages lose -6.0 % of their loss by a partner on average; same script +9.6 % (p 0.002) and same family "
+        "-2.6 % (p 0.009).",
+    ),
+    "precision_recall": (
+        {"temperatures": ["0.5", "1.0", "2.0"], "claims": [{"seen": True}, {"seen": False}]},
+        "1 of 2 claims have a verdict for them.",
+    ),
+    "faithful_generation": (
+        {"summary": {"darcy": {"verdicts": {"preference against fine-tuning": SimpleNamespace(winner="first")}}}},
+        "Preference training against fine-tuning on the same data for as many steps, darcy: better.",
+    ),
+    "diversity_losses": (
+        {
+            "claims": [
+                {
+                    "claim": "a loss for recall, then temperature, has more recall at 0.7",
+                    "task": "words",
+                    "by": "focal; 1",
+                },
+                {"claim": "another", "task": "words", "by": "nll"},
+            ]
+        },
+        "Losses for recall against the likelihood, each with its best temperature: words, 0.7: focal.",
+    ),
+    "spectral_norms": (
+        {"cases": [{"cases": 10, "violations": 0, "worst": 1e-3}], "choice": [{"ratio": 1.1}], "targets": MET},
+        "None of 10 random maps has a norm outside its bracket, whose upper end is at most 1.0e-03 too large; the "
+        f"automatic choice takes 1.1 times as long as the fastest; {ABOUT}",
+    ),
+    "speech_pretraining": (
+        {
+            "data": {"family": "tones"},
+            "gains": [
+                {"kind": kind, "mixer": "polynomial", "mean": 0.05, "against": "scratch", "verdict": "too few seeds"}
+                for kind in ("phonemes", "letters")
+            ],
+        },
+        "Pre-training lowers the error of phonemes (tones, not speech) by polynomial +5.0 points against "
+        "scratch (too few "
+        "seeds).",
+    ),
+    "state_feedback": (
+        {
+            "summary": [
+                _versus("BPTT", 1.0, _LOW, _HIGH),
+                _versus("FT-BPTT", 2.0, _HIGH, _HIGH),
+                _versus("DSF diagonal", 1.5, _LOW, _HIGH),
+            ]
+        },
+        "Text: DSF better than FT-BPTT: diagonal; DSF better than BPTT in equal time: diagonal; the best mode, DSF "
+        "diagonal, closes 50% of the gap to BPTT.",
+    ),
+    "token_mixing": (
+        {
+            "summary": {"copy": {"chance": 12.5, "arms": {"attention": {"mean": 90.0}, "order k": {"mean": 40.0}}}},
+            "claims": [
+                {"claim": "dense wins", "seen": True},
+                {"claim": "order wins", "seen": False},
+                {"claim": "not run", "seen": None},
+            ],
+        },
+        "Most accurate: attention on copy (90.0 %, guessing 12.5 %); 1 of 2 claims are seen; not seen: order wins.",
+    ),
+    "verdict_calibration": (
+        {
+            "fewest": 5,
+            "rules": [{"rule": "verdict", "seeds": 5, "false": 0.051}, {"rule": "t", "seeds": 5, "false": 0.7}],
+        },
+        "Without a difference, the verdict over 5 or more seeds names a winner in at most 5.1% of cases, for Gaussian "
+        "effects; 5 % is what it states.",
+    ),
+    "zoo": (
+        {"models": [{"name": "burgers256", "error": 0.0035, "difference": 2e-6, "seconds": None}]},
+        "Errors: burgers256 0.0035; they differ from the cards by at most 2.0e-06, relatively.",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_study_says_what_it_found(name):
+    try:
+        study = importlib.import_module(f"studies.{name}")
+    except ImportError as missing:
+        pytest.skip(str(missing))
+    results, expected = RESULTS[name]
+    assert study.answer(results) == expected
+
+
+def test_every_study_with_an_answer_is_here():
+    own = {name for name in names_in("studies") if hasattr(importlib.import_module(f"studies.{name}"), "answer")}
+    assert set(RESULTS) <= own and own - set(RESULTS) == set()
+
+
+def test_what_is_missing_is_left_out():
+    assert importlib.import_module("studies.token_mixing").answer({"summary": {}, "claims": []}) == ""
+    assert importlib.import_module("studies.verdict_calibration").answer({"fewest": 5, "rules": []}) == ""
+    broken = {"rows": {"one": {"loss_difference": math.nan}}, "compiled": []}
+    assert "at most nan" in importlib.import_module("studies.distributed_training").answer(broken)
+
+
+def test_damaged_files_are_counted():
+    results = {"files": 5, "outcomes": {"a": {"opened": 2, "refused": 2}, "b": {"hang": 1}}}
+    assert campaign.answer(results) == "Of 5 damaged files 2 opened and 2 were refused; 1 hang."
+    results["outcomes"].pop("b")
+    assert campaign.answer(results).endswith("; none crashed, hung, took too much or ran code.")
