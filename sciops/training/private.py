@@ -187,7 +187,7 @@ def noise_for(*, epsilon: float, rate: float, steps: int, delta: float, accounta
     """The smallest σ, to 0.1 %, with which that many steps spend at most ε."""
     if not epsilon > 0:
         raise ValueError(f"epsilon={epsilon}: expected a positive budget")
-    options = {"rate": rate, "steps": steps, "delta": delta, "accountant": accountant}
+    options: dict[str, Any] = {"rate": rate, "steps": steps, "delta": delta, "accountant": accountant}
     low, high = 0.05, 1.0
     while spent_epsilon(noise=high, **options) > epsilon:
         low, high = high, 2 * high

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -186,7 +187,8 @@ def _finding(
     part = _compared(observations, hypothesis.factor, first, second)
     counts = {rate.group: rate.clusters for rate in group_rates(part, hypothesis.factor)}
     clusters = min(counts.values())
-    empty = Finding(first, second, *[math.nan] * 4, 1.0, 1.0, 1.0, "not testable", clusters, "none")
+    nan = math.nan
+    empty = Finding(first, second, nan, nan, nan, nan, 1.0, 1.0, 1.0, "not testable", clusters, "none")
     if clusters < FLOOR:
         return empty
     errors = {rate.group: rate.pooled for rate in group_rates(part, hypothesis.factor)}
@@ -250,7 +252,11 @@ def _scored(observations: Observations, columns: Design, column: int, hypothesis
 
 
 def _by_resampling(part: Observations, hypothesis: Hypothesis, first: str, second: str, empty: Finding) -> Finding:
-    options = {"aggregation": hypothesis.aggregation, "draws": hypothesis.draws, "seed": hypothesis.seed}
+    options: dict[str, Any] = {
+        "aggregation": hypothesis.aggregation,
+        "draws": hypothesis.draws,
+        "seed": hypothesis.seed,
+    }
     estimand = hypothesis.estimand
     rates: Mapping[str, GroupRate] = {rate.group: rate for rate in group_rates(part, hypothesis.factor)}
     of = {name: getattr(rate, hypothesis.aggregation) for name, rate in rates.items()}
@@ -328,7 +334,11 @@ def _omnibus(observations: Observations, hypothesis: Hypothesis, tested: list[st
 
 
 def _in_family(found: list[Finding], hypothesis: Hypothesis, omnibus: float) -> tuple[Finding, ...]:
-    rules = {"holm": holm, "benjamini-hochberg": benjamini_hochberg, "none": list}
+    rules: dict[str, Callable[[list[float]], list[float]]] = {
+        "holm": holm,
+        "benjamini-hochberg": benjamini_hochberg,
+        "none": list,
+    }
     tested = [finding for finding in found if finding.verdict != "not testable"]
     adjusted = iter(rules[hypothesis.correction]([finding.p for finding in tested]))
     # refutations are claims too

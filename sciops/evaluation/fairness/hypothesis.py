@@ -130,4 +130,5 @@ class Hypothesis:
             raise ValueError(
                 f"hypothesis: {unknown[0]!r} is not an option; expected some of {', '.join(sorted(known))}"
             )
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in found.items()})
+        options: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in found.items()}
+        return cls(**options)

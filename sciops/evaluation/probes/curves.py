@@ -89,8 +89,8 @@ def depth_curves(
     order, first, index = np.unique(labels, return_index=True, return_inverse=True)
     if len({*zip(labels.tolist(), of_group.tolist())}) != len(order):
         raise ValueError("a cluster is in two groups")
-    per_cluster = np.stack([np.bincount(index, weights=column) for column in table.T], axis=1)
-    per_cluster /= np.bincount(index)[:, None]
+    sums = np.stack([np.bincount(index, weights=column) for column in table.T], axis=1)
+    per_cluster = sums / np.bincount(index)[:, None]
     levels = sorted({*of_group.tolist()})
     for level in (reference, group):
         if level not in levels:
