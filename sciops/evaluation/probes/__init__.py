@@ -1,0 +1,31 @@
+"""What the layers of a model know of each group, and whether a gap between groups is bias or variance.
+
+The same calls serve speakers and instances of an equation: a cluster is what was drawn independently, an identity-like
+task asks which cluster or regime an input is from, a content-like task asks for what is in it.
+"""
+
+from sciops.evaluation.probes.curves import SCALES, DepthCurves, depth_curves
+from sciops.evaluation.probes.geometry import GroupShift, Scatter, group_shift, scatter, squared_shift
+from sciops.evaluation.probes.linear import balanced_weights, probe_errors, shuffled
+from sciops.evaluation.probes.taps import hidden_states, pooled, tap_names, tapped
+from sciops.evaluation.probes.transfer import GapSplit, split_gap
+
+__all__ = [
+    "SCALES",
+    "DepthCurves",
+    "GapSplit",
+    "GroupShift",
+    "Scatter",
+    "balanced_weights",
+    "depth_curves",
+    "group_shift",
+    "hidden_states",
+    "pooled",
+    "probe_errors",
+    "scatter",
+    "shuffled",
+    "split_gap",
+    "squared_shift",
+    "tap_names",
+    "tapped",
+]
