@@ -82,7 +82,7 @@ def print_report(results: dict[str, Any]) -> None:
 def draw(results: dict[str, Any], folder: Path) -> None:
     """errors.png: the error of every arm, a panel a task."""
     tasks = list(results["summary"])
-    caption = "Errors of each arm on test data, one point a seed: fine-tuning, preference training and its ablations."
+    caption = "Errors of each arm on test data, one point a seed; what lies beyond the axis is written at its edge."
     with figure(folder / "errors.png", 1, len(tasks), width=3.1, height=3.4, caption=caption) as (_, axes):
         for axis, task in zip(axes.flat, tasks):
             one = results["summary"][task]
@@ -97,5 +97,13 @@ def draw(results: dict[str, Any], folder: Path) -> None:
             axis.grid(axis="y", visible=False)
             kind = "relative $L^2$ error, test" if task in FIELD_TASKS else "share of wrong values, test"
             axis.set(title=task, xlabel=kind)
-            if task in FIELD_TASKS:
-                axis.set_xscale("log")
+            _cut_off(axis, [row["error"] for row in rows.values()])
+
+
+def _cut_off(axis: Any, errors: list[list[float]]) -> None:
+    """Ends the axis at twice the largest of the usual errors; an arm beyond it is written at the edge."""
+    end = 2.0 * float(np.median([np.mean(row) for row in errors]))
+    for y, row in enumerate(errors):
+        if np.mean(row) > end:
+            axis.annotate(f"{np.mean(row):.2f} →", (end, y), ha="right", va="center", fontsize=8)
+    axis.set_xlim(0, end)
