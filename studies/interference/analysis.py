@@ -215,7 +215,7 @@ def answer(results: dict[str, Any]) -> str:
                 f"{label} {slope:+.1f} % (p {found['regression']['p'][label]:.2g})"
                 for label, slope in zip(labels, slopes)
             )
-            mean = 100 * found["mean"]["difference"]
+            mean = 100 * np.expm1(found["mean"]["difference"])
             parts.append(f"{arm} lose {mean:+.1f} % of their loss by a partner on average; {said}")
     if "naming" in results:
         untold = results["arms"]["equations, not named"]["mean"]["difference"]

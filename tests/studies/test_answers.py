@@ -292,7 +292,7 @@ RESULTS = {
                 }
             }
         },
-        "Languages lose -6.0 % of their loss by a partner on average; same script +9.6 % (p 0.002) and same family "
+        "Languages lose -5.8 % of their loss by a partner on average; same script +9.6 % (p 0.002) and same family "
         "-2.6 % (p 0.009).",
     ),
     "precision_recall": (
