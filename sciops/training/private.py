@@ -38,9 +38,6 @@ class PrivateGradients:
             raise ValueError("noise without a finite clip protects nothing: pass clip")
 
 
-Loss = Callable[[nn.Module, Any], Tensor]
-
-
 def sample_gradients(
     model: nn.Module, loss: Callable[..., Tensor], batch: Any, *, chunk: int | None = None
 ) -> dict[str, Tensor]:

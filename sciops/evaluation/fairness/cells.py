@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sciops.evaluation.fairness.observations import Observations
+from sciops.evaluation.fairness.observations import Observations, cluster_table
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,6 @@ def intersectional_cells(
     ValueError
         A factor is unknown or none is given; no cell has two clusters.
     """
-    from sciops.evaluation.fairness.observations import cluster_table
-
     if not factors:
         raise ValueError(f"factors: expected at least one of {', '.join(observations.factors)}")
     for name in factors:

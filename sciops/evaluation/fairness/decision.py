@@ -115,7 +115,7 @@ def assess(observations: Observations, hypothesis: Hypothesis) -> Assessment:
     rates = tuple(group_rates(observations, hypothesis.factor))
     tested = [rate.group for rate in rates if rate.clusters >= FLOOR]
     pairs = _contrasts(hypothesis, levels, reference)
-    found = [_finding(observations, hypothesis, first, second, rates) for first, second in pairs]
+    found = [_finding(observations, hypothesis, first, second) for first, second in pairs]
     omnibus = _omnibus(observations, hypothesis, tested)
     spread = permutation_test(
         observations,
@@ -180,20 +180,17 @@ def _factors_of(observations: Observations, hypothesis: Hypothesis) -> tuple[str
     return tuple(name for name in hypothesis.conditioning if name in observations.factors)
 
 
-def _finding(
-    observations: Observations, hypothesis: Hypothesis, first: str, second: str, rates: tuple[GroupRate, ...]
-) -> Finding:
+def _finding(observations: Observations, hypothesis: Hypothesis, first: str, second: str) -> Finding:
     """The contrast by itself; `_in_family` corrects its p values and gives the verdict."""
     part = _compared(observations, hypothesis.factor, first, second)
-    counts = {rate.group: rate.clusters for rate in group_rates(part, hypothesis.factor)}
-    clusters = min(counts.values())
+    rates = group_rates(part, hypothesis.factor)
+    clusters = min(rate.clusters for rate in rates)
     nan = math.nan
     empty = Finding(first, second, nan, nan, nan, nan, 1.0, 1.0, 1.0, "not testable", clusters, "none")
     if clusters < FLOOR:
         return empty
-    errors = {rate.group: rate.pooled for rate in group_rates(part, hypothesis.factor)}
     by_regression = hypothesis.estimand == "rate ratio" and hypothesis.aggregation == "pooled"
-    if by_regression and min(errors.values()) > 0:
+    if by_regression and min(rate.pooled for rate in rates) > 0:
         # all groups stay in the regression: they tell of the effects of what is conditioned on
         whole = part if first == REST else observations
         found = _by_regression(whole, hypothesis, first, second, empty)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sciops.evaluation.fairness.observations import Observations
-from sciops.evaluation.fairness.regression import design, poisson_regression
+from sciops.evaluation.fairness.regression import poisson_regression
 
 _NODES = 30
 _NEWTON = 30
@@ -62,7 +62,7 @@ def mixed_poisson(
     from scipy.stats import chi2
 
     start = poisson_regression(observations, factors, covariates=covariates, references=references)
-    columns = design(observations, factors, covariates=covariates, references=references)
+    columns = start.design
     _, index = np.unique(observations.cluster, return_inverse=True)
     sums = np.bincount(index, weights=observations.errors)
 

@@ -38,8 +38,8 @@ def tap_names(model: nn.Module, layers: Sequence[str] | None = None) -> list[str
     ]
     if not stacks:
         raise ValueError("the model has no stack of equal blocks: pass layers=[…], module paths with wildcards")
-    _, longest = max(stacks, key=lambda stack: stack[0])
-    return [f"{longest}.{i}" if longest else str(i) for i in range(max(stacks)[0])]
+    count, longest = max(stacks, key=lambda stack: stack[0])
+    return [f"{longest}.{i}" if longest else str(i) for i in range(count)]
 
 
 @contextmanager
@@ -92,7 +92,7 @@ def hidden_states(
     count = len(inputs)
     if count == 0:
         raise ValueError("inputs: there are no samples")
-    found: dict[str, list[Tensor]] = {}
+    names, found = tap_names(model, layers), dict[str, list[Tensor]]()
     training = {module: module.training for module in model.modules()}
     model.eval()
     try:
@@ -101,10 +101,10 @@ def hidden_states(
                 held.clear()
                 batch = inputs[start : start + batch_size]
                 (call or model)(batch)
-                missing = [name for name in tap_names(model, layers) if name not in held]
+                missing = [name for name in names if name not in held]
                 if missing:
                     raise ValueError(f"layer {missing[0]!r} was not run, or returns no tensor: leave it out of layers")
-                for name in tap_names(model, layers):
+                for name in names:
                     value = held[name]
                     if value.shape[:1] != (len(batch),):
                         raise ValueError(f"layer {name!r} returns {tuple(value.shape)}: expected ({len(batch)}, …)")
