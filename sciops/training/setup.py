@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,6 +35,31 @@ def wants_normalizers(model: nn.Module, config: TrainConfig) -> bool:
             "in the units of the fields with normalize=False"
         )
     return wanted
+
+
+def own_preparation(
+    model: nn.Module, train: Sequence[Any], validation: Sequence[Any], config: TrainConfig
+) -> tuple[list[Any], list[Any]]:
+    """What models that solve an equation do before a training; the data sets that are trained and validated on.
+
+    A part with a method ``fit_normalizers(*datasets)`` and statistics that are not fitted yet gets those of the
+    training fields. A model with a method ``solved(dataset)`` gets data sets that hold its solves, so that they are not
+    repeated in every epoch; fields that are read from a disk stay there and are solved batch by batch.
+    """
+
+    whole: Any = model
+
+    def solved(dataset: Any) -> Any:
+        known = getattr(dataset, "lazy", False) or not hasattr(whole, "solved")
+        return dataset if known else whole.solved(dataset, progress=config.progress)
+
+    module: Any
+    sets = [solved(dataset) for dataset in train], [solved(dataset) for dataset in validation]
+    if config.normalize:
+        for module in model.modules():
+            if hasattr(module, "fit_normalizers") and not module.normalizers_fitted:
+                module.fit_normalizers(*(sets[0] if module is model else train))
+    return sets
 
 
 def prepared(model: nn.Module, normalizers: tuple[Normalizer | None, ...] | None, config: TrainConfig) -> nn.Module:

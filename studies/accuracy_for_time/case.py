@@ -80,14 +80,12 @@ def trained_and_tested(arm: Arm, size: int, seed: int, splits: dict[int, Splits]
     here = splits[size]
     sets = [splits[(size + 1) // 2], here] if arm.coarse_share else [here]
     model, training = _prepared(arm, here, [part.train for part in sets])
-    validation = model.solved(here.validation, progress=False) if isinstance(model, Corrector) else here.validation
     settings = TrainConfig(
         epochs=_ALWAYS,
         batch_size=4,
         betas=(0.9, 0.98),
         warmup=0.1,
         augment="square",
-        normalize=False,
         grid_order="sequential",
         grid_shares=(arm.coarse_share, 1 - arm.coarse_share) if arm.coarse_share else None,
         seed=seed,
@@ -95,7 +93,7 @@ def trained_and_tested(arm: Arm, size: int, seed: int, splits: dict[int, Splits]
         **picked(arm, "learning_rate weight_decay gradient_weight"),
         **picked(config, "seconds validate_every device"),
     )
-    run = fit(model, Splits(training if len(training) > 1 else training[0], validation, None), settings)
+    run = fit(model, Splits(training if len(training) > 1 else training[0], here.validation, None), settings)
     best = run.model.eval()
     errors = evaluate(best, here.test, ("relative_l2",))["relative_l2"]
     averaged = SymmetryAveraged(best, "square", symmetry=here.test.symmetry)
@@ -120,11 +118,8 @@ def _prepared(arm: Arm, here: Splits, training: list[TensorFields]) -> tuple[nn.
     if not arm.model.startswith("neuralop:"):
         options["grid"] = here.train.grid
     model = build_model(arm.model, **options)
-    if isinstance(model, Corrector):
-        solved = model.solved(here.train)
-        return model.fit_normalizers(solved), [solved]
-    if isinstance(model, EffectiveCoefficient):
-        return model.fit_normalizers(here.train), training
+    if isinstance(model, (Corrector, EffectiveCoefficient)):  # these have their own statistics
+        return model, training
     return Normalized(model, Normalizer.fit(here.train.x), Normalizer.fit(here.train.y)), training
 
 

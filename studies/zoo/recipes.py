@@ -116,7 +116,7 @@ RECIPES: dict[str, Recipe] = {
     "darcy85-corrector": _darcy(
         "A network that corrects a solve on the coarse coefficient, for Darcy flow on 85×85 nodes.",
         "corrector",
-        ("refine=1", "weights=diagonal", "local=true", "basis=sine-cosine"),
+        ("refine=2", "weights=diagonal", "local=true", "basis=sine-cosine"),
         modes=24,
         learning_rate=3e-3,
         gradient_weight=0.0,

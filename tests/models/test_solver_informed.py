@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from sciops.datasets import TensorFields
+from sciops.datasets import Splits, TensorFields
 from sciops.grids import Grid
 from sciops.models import Corrector, EffectiveCoefficient, Normalized, build_model, load_model, save_model
 from sciops.pde import darcy
@@ -94,23 +94,53 @@ def test_training_makes_it_better_than_the_solve(name, data):
     if name == "corrector":
         solved = model.solved(train, progress=False)
         assert torch.equal(solved.x[:, :1], train.x) and torch.equal(solved.x[:, 1:], model.solution(train.x, GRID))
-        model.fit_normalizers(solved)
-        train = solved
-    else:
-        model.fit_normalizers(train)
-
-    class Data:
-        pass
-
-    Data.train = train
     config = TrainConfig(epochs=12, batch_size=4, learning_rate=5e-3, augment="square", progress=False, device="cpu")
-    trained = fit(model, Data, config).model
+    trained = fit(model, Splits(train, None, None), config).model
     assert _error(trained, test) < 0.95 * solve_alone
     # the wall stays exactly zero, and solving inside gives what solving beforehand gave
     assert (trained(test.x, GRID)[:, 0, 0] == 0).all()
     if name == "corrector":
         both = torch.cat([test.x, trained.solution(test.x, GRID)], 1)
         assert torch.equal(trained(test.x, GRID), trained(both, GRID))
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_fit_solves_once_and_fits_the_statistics(name, data, monkeypatch):
+    """As by hand, bit for bit; statistics that are there already, such as those of a loaded model, are kept."""
+    splits = Splits(data.subset(range(24)), data.subset(range(24, 32)), None)
+    config = TrainConfig(epochs=2, batch_size=4, augment="square", progress=False, device="cpu")
+
+    def trained(by_hand):
+        torch.manual_seed(0)
+        model, given = build_model(name, grid=GRID, **SMALL[name]), splits
+        if by_hand and name == "corrector":
+            given = Splits(*(model.solved(part, progress=False) for part in (splits.train, splits.validation)), None)
+        return fit(model.fit_normalizers(given.train) if by_hand else model, given, config).model
+
+    expected = trained(by_hand=True)
+    calls: list[int] = []
+    if name == "corrector":
+        kind, solve = type(expected), type(expected).solution
+        monkeypatch.setattr(kind, "solution", lambda self, a, grid: calls.append(len(a)) or solve(self, a, grid))
+    found = trained(by_hand=False)
+    assert sum(calls) == (32 if name == "corrector" else 0)  # every field once, in two epochs
+    for key, value in expected.state_dict().items():
+        assert torch.equal(value, found.state_dict()[key]), key
+    before = found.model.input.mean.clone()
+    fit(found, Splits(data.subset(range(32, 40)), None, None), TrainConfig(epochs=1, progress=False, device="cpu"))
+    assert torch.equal(found.model.input.mean, before)
+
+
+def test_statistics_of_several_grids_are_those_of_all_fields(data):
+    coarse = TensorFields(data.x[:, :, ::2, ::2], data.y[:, :, ::2, ::2], Grid((9, 9)))
+    model = build_model("corrector", **SMALL["corrector"])
+    assert not model.normalizers_fitted
+    model.fit_normalizers(data, model.solved(coarse, progress=False))
+    change = [part.y - model.solution(part.x, part.grid) for part in (data, coarse)]
+    values = torch.cat([part.double().flatten() for part in change])
+    torch.testing.assert_close(model.model.output.mean[0], values.mean())
+    torch.testing.assert_close(model.model.output.std[0], values.std(correction=0))
+    assert model.normalizers_fitted and model.model.input.mean.shape == (2,)
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -78,6 +78,18 @@ class Normalizer(nn.Module):
         result.std.copy_(torch.where(flat, torch.ones_like(std), std))
         return result
 
+    @property
+    def is_identity(self) -> bool:
+        """Whether every mean is 0 and every deviation 1, as before a fit."""
+        return not self.mean.any() and bool((self.std == 1).all())
+
+    def of_channels(self, part: slice) -> Normalizer:
+        """A normaliser of the channels in `part` alone."""
+        result = type(self)(len(self.mean[part]))
+        result.mean.copy_(self.mean[part])
+        result.std.copy_(self.std[part])
+        return result
+
     def encode(self, x: Tensor) -> Tensor:
         """(x − mean)/std; same shape, device and dtype as x."""
         mean, std, wide = self._over(x)

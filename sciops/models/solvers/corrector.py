@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -133,29 +133,64 @@ class Corrector(nn.Module):
     def solved(self, dataset: Any, *, batch_size: int = 64, progress: bool = True) -> TensorFields:
         """The data set with u_s as second input channel, so that training solves once and not in every epoch.
 
-        dataset : has ``len``, ``.batch(indices)`` with x (batch, 1, nx, ny), and ``.grid``
+        dataset : has ``len``, ``.batch(indices)`` with x (batch, 1, nx, ny), and ``.grid``; one whose x has two
+            channels is returned as it is
         """
-        x, y = [], []
-        starts = range(0, len(dataset), batch_size)
-        for start in tqdm(starts, desc="solving", unit="batch", disable=None if progress else True, leave=False):
-            batch = dataset.batch(torch.arange(start, min(start + batch_size, len(dataset))))
-            x.append(torch.cat([batch["x"], self.solution(batch["x"], dataset.grid)], 1))
-            y.append(batch["y"])
+        if _channels(dataset) == 2:
+            return dataset
+        blocks = list(self._blocks(dataset, batch_size, progress))
         symmetry = getattr(dataset, "symmetry", None)
         if symmetry is not None:  # the numerical solution is a scalar, as the solution is
             symmetry = replace(symmetry, inputs=(*symmetry.inputs, "scalar"))
-        return TensorFields(torch.cat(x), torch.cat(y), dataset.grid, symmetry=symmetry)
+        x, y = (torch.cat([block[key] for block in blocks]) for key in ("x", "y"))
+        return TensorFields(x, y, dataset.grid, symmetry=symmetry)
 
-    def fit_normalizers(self, solved: TensorFields) -> Corrector:
+    def fit_normalizers(self, *datasets: Any) -> Corrector:
         """Statistics of (a, u_s) and of u − u_s into the model's `Normalized`; returns self.
 
-        solved : what `solved` returned for the training split. Raises ValueError where the model has no `Normalized`.
+        `sciops.training.fit` does it where they are not fitted yet.
+
+        datasets : the training split, or several on different grids; solved here where `solved` did not
+        Raises ValueError where the model has no `Normalized`.
         """
-        if not isinstance(self.model, Normalized):
-            raise ValueError(f"the model is {type(self.model).__name__}; expected Normalized(model) around it")
-        self.model.input = Normalizer.fit(solved.x)
-        self.model.output = Normalizer.fit(solved.y - solved.x[:, 1:])
+        model = normalized_in(self)
+
+        def blocks() -> Iterator[Tensor]:
+            for dataset in datasets:
+                for block in self._blocks(dataset, 64, False):
+                    yield torch.cat([block["x"], block["y"] - block["x"][:, 1:]], 1)
+
+        fitted = Normalizer.fit(blocks())
+        model.input, model.output = fitted.of_channels(slice(0, 2)), fitted.of_channels(slice(2, 3))
         return self
+
+    @property
+    def normalizers_fitted(self) -> bool:
+        """Whether the model's statistics are others than a mean of 0 and a deviation of 1."""
+        return not isinstance(self.model, Normalized) or not self.model.output.is_identity
+
+    def _blocks(self, dataset: Any, batch_size: int, progress: bool) -> Iterator[dict[str, Tensor]]:
+        """Batches of the data set in its order, with u_s as second channel of x."""
+        known = _channels(dataset) == 2
+        starts = range(0, len(dataset), batch_size)
+        shown = progress and not known
+        for start in tqdm(starts, desc="solving", unit="batch", disable=None if shown else True, leave=False):
+            batch = dict(dataset.batch(torch.arange(start, min(start + batch_size, len(dataset)))))
+            if not known:
+                batch["x"] = torch.cat([batch["x"], self.solution(batch["x"], dataset.grid)], 1)
+            yield batch
+
+
+def _channels(dataset: Any) -> int:
+    """Input channels of a data set."""
+    return int(dataset.batch(torch.arange(min(1, len(dataset))))["x"].shape[1])
+
+
+def normalized_in(hybrid: Any) -> Normalized:
+    """The `Normalized` around a hybrid's network. Raises ValueError where there is none."""
+    if not isinstance(hybrid.model, Normalized):
+        raise ValueError(f"the model is {type(hybrid.model).__name__}; expected Normalized(model) around it")
+    return hybrid.model
 
 
 class _Constant(torch.autograd.Function):

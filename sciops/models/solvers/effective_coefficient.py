@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from sciops.datasets.fields.normalizers import Normalizer
 from sciops.grids import Grid
 from sciops.models.apply import apply_model, config_of, grid_for
-from sciops.models.solvers.corrector import between_nodes, checked_coefficient, finer_grid
+from sciops.models.solvers.corrector import between_nodes, checked_coefficient, finer_grid, normalized_in
 from sciops.models.spine import description
 from sciops.models.summary import model_text
 from sciops.models.wrappers import Normalized
@@ -103,17 +103,25 @@ class EffectiveCoefficient(nn.Module):
         u = adjoint.solve(log_a.exp(), fine, forcing=self.forcing, tol=self.tol)
         return u[:, None, :: self.refine, :: self.refine].to(x.dtype)
 
-    def fit_normalizers(self, dataset: Any) -> EffectiveCoefficient:
+    def fit_normalizers(self, *datasets: Any) -> EffectiveCoefficient:
         """Statistics of log a into the model's `Normalized`; returns self.
 
-        dataset : the training split. Raises ValueError where the model has no `Normalized`.
+        `sciops.training.fit` does it where they are not fitted yet.
+
+        datasets : the training split, or several on different grids
+        Raises ValueError where the model has no `Normalized`.
         """
-        if not isinstance(self.model, Normalized):
-            raise ValueError(f"the model is {type(self.model).__name__}; expected Normalized(model) around it")
-        self.model.input = Normalizer.fit(
-            dataset.batch(range(i, min(i + 64, len(dataset))))["x"].log() for i in range(0, len(dataset), 64)
+        normalized_in(self).input = Normalizer.fit(
+            dataset.batch(range(i, min(i + 64, len(dataset))))["x"].log()
+            for dataset in datasets
+            for i in range(0, len(dataset), 64)
         )
         return self
+
+    @property
+    def normalizers_fitted(self) -> bool:
+        """Whether the statistics of log a are others than a mean of 0 and a deviation of 1."""
+        return not isinstance(self.model, Normalized) or not self.model.input.is_identity
 
 
 def effective_coefficient(

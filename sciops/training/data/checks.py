@@ -74,8 +74,7 @@ def examine(
         return fingerprint, None
     parts = (slice(None, channels[0]), slice(channels[0], None))
     return fingerprint, tuple(
-        _normalizer(both.mean[part], both.std[part]) if side in task.normalized else None
-        for side, part in zip(("x", "y"), parts)
+        both.of_channels(part) if side in task.normalized else None for side, part in zip(("x", "y"), parts)
     )
 
 
@@ -162,13 +161,6 @@ def _check_block(block: Any, indices: np.ndarray, grid: Grid, task: Any, *, trai
             f"{sample} {number} of grid {grid.shape} has a target that is zero{constant}, and {divides} divides by its "
             f"size; load_splits({part}=…) or dataset.subset(…) leave it out{other}"
         )
-
-
-def _normalizer(mean: Tensor, std: Tensor) -> Normalizer:
-    normalizer = Normalizer(len(mean))
-    normalizer.mean.copy_(mean)
-    normalizer.std.copy_(std)
-    return normalizer
 
 
 def _as_list(part: Any) -> list[Any]:

@@ -21,7 +21,7 @@ from sciops.training.data.steps import Unrolling, check_own_losses, loss_functio
 from sciops.training.data.validation import validate
 from sciops.training.gradients import GRADIENTS, options_at
 from sciops.training.parallel import Processes
-from sciops.training.setup import OnGrid, compiled, prepared, wants_normalizers
+from sciops.training.setup import OnGrid, compiled, own_preparation, prepared, wants_normalizers
 from sciops.training.tasks.tasks import task_of
 from sciops.uncertainty import has_own_losses
 
@@ -75,6 +75,9 @@ class Samples(Source):
             "validation": fingerprints(self.validation),
             "moves": [None if one is None else one.describe() for one in self.moves],
         }
+        self.train, self.validation = own_preparation(model, train, self.validation, config)
+        self.loader.datasets[:] = [*self.train, *self.validation]
+        self.moves = first(lambda: [self.task.moves(dataset) for dataset in self.train])
         if normalizers is not None:
             normalizers = (normalizers[0], self.task.output_normalizer(normalizers[1]))
         return prepared(model, normalizers, config)
