@@ -12,7 +12,7 @@ from sciops.files.untrusted import in_one_line, read_text
 from sciops.grids import Grid
 from sciops.models.persistence import read_config
 from sciops.runs import TRAINED_BY, has_model
-from sciops.trained.opening import innermost, read_record
+from sciops.trained.opening import innermost, name_in, read_record
 
 _KINDS = {"training": "a run of sciops train", "fit": "a run of fit", "model": "a saved model"}
 
@@ -63,7 +63,7 @@ def _facts(folder: Path) -> dict[str, Any]:
         kind = "fit" if (folder / "log.jsonl").is_file() else "model"
     config = read_record(folder, "config.json") if kind == "training" else {}
     results = read_record(folder, "results.json") if kind == "training" else {}
-    name, options = innermost(_description(folder))
+    name, options = name_in(_description(folder)), innermost(_description(folder))[1]
     facts: dict[str, Any] = {
         "path": str(folder),
         "kind": kind.rpartition(".")[0] if "." in kind else kind,

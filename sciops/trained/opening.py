@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from sciops.files.untrusted import in_one_line, read_json
-from sciops.models import Stepper
+from sciops.models import MODELS, Stepper
 from sciops.models.apply import unwrapped
 from sciops.models.distributions import distribution_inside
 from sciops.runs import TRAINED_BY, load_model
@@ -47,11 +47,11 @@ class Trained:
 
     @property
     def name(self) -> str:
-        """Of the innermost model, such as "fno", with the kind of distribution before it, as "quantized:fno".
+        """As in `sciops.models.MODELS`, such as "fno", with the kind of distribution before it, as "quantized:fno".
 
         The name of the class where there is no description.
         """
-        name = innermost(getattr(unwrapped(self.model), "config", None))[0] or type(unwrapped(self.model)).__name__
+        name = name_in(getattr(unwrapped(self.model), "config", None)) or type(unwrapped(self.model)).__name__
         kind = self.distribution
         return name if kind is None or name == kind else f"{kind}:{name}"
 
@@ -91,9 +91,24 @@ def innermost(description: Any) -> tuple[str, Mapping[str, Any]]:
     name, options = "", {}
     while isinstance(description, Mapping) and isinstance(description.get("options"), Mapping):
         name, options = str(description.get("name", "")), dict(description["options"])
-        several = options.get("models")  # members of an ensemble, which are alike
-        description = several[0] if isinstance(several, (list, tuple)) and several else options.get("model")
+        description = _inside(options)
     return name, options
+
+
+def name_in(description: Any) -> str:
+    """The first name in a description that `sciops.build_model` knows, outside in; else that of the innermost model."""
+    name = ""
+    while isinstance(description, Mapping) and isinstance(description.get("options"), Mapping):
+        name = str(description.get("name", ""))
+        if name in MODELS:
+            return name
+        description = _inside(description["options"])
+    return name
+
+
+def _inside(options: Mapping[str, Any]) -> Any:
+    several = options.get("models")  # members of an ensemble, which are alike
+    return several[0] if isinstance(several, (list, tuple)) and several else options.get("model")
 
 
 def open_trained(model: Any, *, device: torch.device | str | None = None) -> Trained:

@@ -12,6 +12,7 @@ import numpy as np
 from sciops.files.json_files import write_json
 from sciops.files.untrusted import read_json
 from sciops.metrics import relative_l2
+from sciops.models import Corrector
 from sciops.resampling import resample
 from sciops.trained.evaluation import evaluate_on
 from sciops.trained.native_solve import native_solve
@@ -114,12 +115,19 @@ def _shifted(run: Path, test: Path, recipe: Recipe, points: int) -> dict[str, An
 
 def _baseline(recipe: Recipe, run: Path, test: Path) -> dict[str, float]:
     """What needs no training: the solver on the model's grid of a steady problem, else the initial field kept."""
-    problem = open_problem(open_trained(run), test, resolution=recipe.own)
+    trained = open_trained(run)
+    problem = open_problem(trained, test, resolution=recipe.own)
     if recipe.kind == "steady":
         solved = native_solve(problem, problem.count)
         if isinstance(solved, str):
             raise RuntimeError(f"{test}: {solved}")
-        return {"the solver on the same grid": float(solved.relative_l2.mean())}
+        found = {"the solver on the same grid": float(solved.relative_l2.mean())}
+        model: Any = trained.model
+        if isinstance(model, Corrector):
+            model.correct = False
+            errors = [relative_l2(problem.predict(n)[:, 0], problem.truth(n)[:, 0]) for n in problem.batches()]
+            found["the solve that it corrects"] = float(np.concatenate(errors).mean())
+        return found
     wrong: list[float] = []
     for numbers in problem.batches():
         truth = problem.truth(numbers).flatten(1, 2)
