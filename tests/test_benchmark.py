@@ -65,12 +65,14 @@ def _config(fields, tmp_path, **changes):
 def test_cells_are_trained_once_and_scored_by_own_metrics(fields, tmp_path, undrawn, monkeypatch, capsys):
     trained = []
     monkeypatch.setattr(train, "run", lambda config, run=train.run: trained.append(config.model) or run(config))
-    config = _config(fields, tmp_path, metric=(f"{NAME}:largest",), figure=f"{NAME}:draw", models=("fno", "nope"))
+    config = _config(
+        fields, tmp_path, metric=(f"{NAME}:largest",), figure=f"{NAME}:draw", models=("fno", "neuralop:Nope")
+    )
     rows = run(config)
     said = capsys.readouterr().out
-    assert trained == ["fno", "nope"] and "failed: nope on first, seed 0: ValueError: model 'nope'" in said
+    assert trained == ["fno", "neuralop:Nope"] and "failed: neuralop:Nope on first, seed 0: " in said
     stored = json.loads((tmp_path / "out" / "results.json").read_text())
-    assert stored["rows"] == rows and stored["failed"][0]["cell"] == "nope on first, seed 0"
+    assert stored["rows"] == rows and stored["failed"][0]["cell"] == "neuralop:Nope on first, seed 0"
     model, test = sciops.load_model(rows[0]["run"]), load_splits(fields / "first.h5", test=3).test
     own = {"l2": relative_l2, "own": largest}
     errors = {name: values.mean() for name, values in evaluate(model, test, own).items()}
@@ -78,12 +80,12 @@ def test_cells_are_trained_once_and_scored_by_own_metrics(fields, tmp_path, undr
     assert rows[0][f"{NAME}:largest"] == pytest.approx(errors["own"], rel=1e-5)
     with open(tmp_path / "out" / "results.csv", newline="") as file:
         table = list(csv.DictReader(file))
-    assert [row["model"] for row in table] == ["fno", "nope"] and float(table[0]["relative_l2"]) == rows[0][
+    assert [row["model"] for row in table] == ["fno", "neuralop:Nope"] and float(table[0]["relative_l2"]) == rows[0][
         "relative_l2"
     ]
     assert (tmp_path / "out" / "figures" / "own.png").read_bytes() == b"2 rows"
     page = (tmp_path / "out" / "report.html").read_text()
-    assert "1 of 2 cells failed." in page and "expected one of operator" in page
+    assert "1 of 2 cells failed." in page and "Nope" in page
     trained.clear()
     more = run(replace(config, models=("fno", "fno width=3")))
     assert trained == ["fno"] and more[0] == rows[0] and [row["model"] for row in more] == ["fno", "fno width=3"]
@@ -93,8 +95,10 @@ def test_cells_are_trained_once_and_scored_by_own_metrics(fields, tmp_path, undr
 
 
 def test_the_exit_status_is_1_only_where_every_cell_failed(fields, tmp_path, undrawn, capsys):
-    words = ["benchmark", "--data", str(fields / "first.h5"), str(fields / "second.h5"), "--models", "nope"]
-    with pytest.raises(SystemExit, match="every cell failed: nope on first, seed 0; nope on second, seed 0"):
+    words = ["benchmark", "--data", str(fields / "first.h5"), str(fields / "second.h5"), "--models", "neuralop:Nope"]
+    with pytest.raises(
+        SystemExit, match="every cell failed: neuralop:Nope on first, seed 0; neuralop:Nope on second, seed 0"
+    ):
         cli.main([*words, "--output", str(tmp_path / "out")])
     assert len(json.loads((tmp_path / "out" / "results.json").read_text())["failed"]) == 2
     assert "2 of 2 cells failed" in (tmp_path / "out" / "report.html").read_text()
@@ -123,6 +127,8 @@ def test_the_figure_has_a_row_a_model_and_a_panel_a_grid(tmp_path):
         (("--data", "none.h5"), "none.h5: no such file or folder"),
         (("--data", "FILE", "--models"), "--models"),
         (("--data", "FILE", "FILE"), "is given twice"),
+        (("--data", "FILE", "--models", "fno", "nope"), "model 'nope': expected one of operator"),
+        (("--data", "FILE", "--models", "FILE"), "put beside each other by sciops compare"),
         (("--data", "FILE", "--seeds", "0"), "--seeds 0: expected at least 1"),
         (("--data", "FILE", "--train-preset", "nope"), "expected one of quick, real16"),
         (("--data", "FILE", "--train", "epochs"), "expected name=value, such as epochs=20"),

@@ -15,6 +15,7 @@ from sciops.commands.command_line import parse
 from sciops.files.json_files import plain
 from sciops.files.messages import shown
 from sciops.metrics import METRICS, imported, metric_of
+from sciops.models.registry import check_name
 
 if TYPE_CHECKING:
     from sciops.commands.benchmark import Config
@@ -53,9 +54,22 @@ def cells_of(config: Config) -> list[Cell]:
     for path, label in zip(config.data, labels):
         for words in config.models:
             model, *options = words.split() or [""]
+            _check_model(model)
             own = _with(replace(common, model=model, data=path), options, f"--models {words!r}", of_model=True)
             found += [Cell(words, label, seed, replace(own, seed=seed)) for seed in range(config.seeds)]
     return found
+
+
+def _check_model(name: str) -> None:
+    try:
+        check_name(name)
+    except ValueError as error:
+        if not Path(name).exists():
+            raise
+        raise ValueError(
+            f"--models {name}: is a file or folder, but benchmark trains models anew, by their names; trained ones are "
+            "put beside each other by sciops compare RUN RUN"
+        ) from error
 
 
 def _with(config: Any, words: Sequence[str], where: str, *, of_model: bool = False) -> Any:

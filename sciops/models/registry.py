@@ -94,6 +94,15 @@ def build_model(name: str, *, in_channels: int = 1, out_channels: int = 1, **opt
     --------
     >>> model = build_model("fno", in_channels=1, out_channels=1, width=32, depth=4, modes=(12, 12))
     """
+    return _maker(name)(in_channels=in_channels, out_channels=out_channels, **options)
+
+
+def check_name(name: str) -> None:
+    """Raises ValueError for a name that `build_model` does not know."""
+    _maker(name)
+
+
+def _maker(name: str) -> Callable[..., nn.Module]:
     make = MODELS.get(name)
     kind, _, inside = name.partition(":")
     if make is None and kind == "neuralop":
@@ -105,7 +114,7 @@ def build_model(name: str, *, in_channels: int = 1, out_channels: int = 1, **opt
             f"model {name!r}: expected one of {', '.join(MODELS)}, or neuralop: and a class of neuraloperator, or "
             f"{', '.join(DISTRIBUTIONS)} with a colon and a model, as quantized:fno"
         )
-    return make(in_channels=in_channels, out_channels=out_channels, **options)
+    return make
 
 
 def network_in(name: str) -> str:

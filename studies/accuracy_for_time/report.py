@@ -11,7 +11,7 @@ import numpy as np
 from sciops.plotting import MARKERS, PALETTE, figure
 from studies.accuracy_for_time.arms import ARMS, KINDS
 from studies.kit.answers import listed, sentence
-from studies.kit.figures import round_ticks
+from studies.kit.figures import name_points, round_ticks
 from studies.kit.tables import print_table
 from studies.kit.timing import print_targets, target
 
@@ -129,7 +129,6 @@ def draw(results: Mapping[str, Any], config: Config, path: Path) -> None:
                 ]
                 style = {"fmt": markers[kind], "color": colour, "label": labels[kind], "capsize": 2}
                 axis.errorbar(times, errors, yerr=np.transpose(spread), **style)
-            _name_points(axis, rows)
             native = next(row["error"] for row in rows if row["name"] == "native solve")
             axis.axhline(native, color=PALETTE[6], linewidth=0.8, linestyle=":")
             axis.set(xscale="log", yscale="log", xlabel="time per sample, solves included (ms)")
@@ -137,11 +136,4 @@ def draw(results: Mapping[str, Any], config: Config, path: Path) -> None:
             axis.margins(x=0.25, y=0.12)
             round_ticks(axis.xaxis, *axis.get_xlim())
             axis.legend(loc="best")
-
-
-def _name_points(axis: Any, rows: list[dict[str, Any]]) -> None:
-    """Names beside the points, right above and left below in turn so that neighbours in error do not meet."""
-    for i, row in enumerate(sorted(rows, key=lambda row: row["error"])):
-        place = dict(xytext=(5, 2), ha="left") if i % 2 else dict(xytext=(-5, -8), ha="right")
-        point = row["milliseconds"], row["error"]
-        axis.annotate(row["name"], point, textcoords="offset points", fontsize=6, color="0.25", **place)
+            name_points(axis, {row["name"]: (row["milliseconds"], row["error"]) for row in rows})

@@ -303,7 +303,7 @@ def _targets(config: Config, results: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _print(results: dict[str, Any], config: Config) -> None:
     worst = max(row["difference"] for row in results["equality"])
-    print(f"{results['device']}, {results['threads']} threads; largest difference from direct evaluation {worst:.0e}")
+    print(f"{results['device']}, {_threads(results)}; largest difference from direct evaluation {worst:.0e}")
     print_table(
         results["one_level"],
         ("", lambda row: f"{row['n']}² w={row['window']}"),
@@ -334,7 +334,7 @@ def _draw(results: dict[str, Any], config: Config, path: Path) -> None:
     )
     with figure(path, 1, 2, width=4.6, height=3.4, caption=caption) as (fig, axes):
         for axis, key, unit, label, title in (
-            (axes[0, 0], "curve", 1e-3, "time of a step (ms)", f"{results['device']}, {results['threads']} threads"),
+            (axes[0, 0], "curve", 1e-3, "time of a step (ms)", f"{results['device']}, {_threads(results)}"),
             (axes[0, 1], "memory", 1e6, "peak memory of a step (MB)", "beyond weights and input"),
         ):
             sizes: set[int] = set()
@@ -345,3 +345,7 @@ def _draw(results: dict[str, Any], config: Config, path: Path) -> None:
             ticks(axis.xaxis, [n**2 for n in sorted(sizes)], lambda cells: f"{cells**0.5:.0f}²")
             axis.set(xlabel="grid points", ylabel=label, title=f"{config.channels} channels, {title}")
         fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+
+
+def _threads(results: Any) -> str:
+    return f"{results['threads']} thread{'s' if results['threads'] > 1 else ''}"

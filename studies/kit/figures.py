@@ -43,3 +43,41 @@ def ticks(axis: Any, values: Sequence[float], label: Callable[[float], str] | No
     label = label or (lambda value: f"{value:g}" if isinstance(value, float) else str(value))
     axis.set_ticks(values, [label(value) for value in values])
     axis.set_ticks([], minor=True)
+
+
+def name_points(axis: Any, points: Mapping[str, tuple[float, float]], *, fontsize: float = 6) -> None:
+    """Writes each name beside its point, at the first of several places where it covers no point, name or legend.
+
+    Call it last: places depend on the scales and limits of the axis. A name without a free place stands where it covers
+    the least.
+    """
+    from matplotlib.transforms import Bbox
+
+    places = [(6, 0), (-6, 0), (5, 6), (-5, 6), (5, -6), (-5, -6), (0, 8), (0, -8), (5, 13), (-5, 13), (5, -13)]
+    axis.figure.draw_without_rendering()
+    at = {name: axis.transData.transform(point) for name, point in points.items()}
+    taken = [Bbox.from_bounds(x - 6, y - 6, 12, 12) for x, y in at.values()]
+    if axis.get_legend() is not None:
+        taken.append(axis.get_legend().get_window_extent())
+    for name in sorted(points, key=lambda name: at[name][1]):
+        best = None
+        for dx, dy in places:
+            sides = {"ha": "left" if dx > 0 else "right" if dx < 0 else "center", "va": "center"}
+            text = axis.annotate(
+                name, points[name], (dx, dy), textcoords="offset points", fontsize=fontsize, color="0.25", **sides
+            )
+            box = text.get_window_extent()
+            inside = Bbox.intersection(box, axis.bbox)
+            covered = box.width * box.height - (inside.width * inside.height if inside is not None else 0.0)
+            for other in taken:
+                both = Bbox.intersection(box, other)
+                covered += both.width * both.height if both is not None else 0.0
+            if best is None or covered < best[0]:
+                if best is not None:
+                    best[1].remove()
+                best = (covered, text, box)
+            else:
+                text.remove()
+            if best[0] == 0:
+                break
+        taken.append(best[2])

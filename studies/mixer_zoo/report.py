@@ -129,11 +129,14 @@ def draw(results: Mapping[str, Any], config: Config, path: Path) -> None:
         "Score and costs of every mixer, a panel each; points: means, lines: range of the seeds, dashed: blocks "
         "without a mixer."
     )
-    with drawn(path, len(panels), 5, width=2.6, height=0.6 + 0.22 * len(rows), caption=caption) as axes:
+    with drawn(path, len(panels), _COLUMNS, width=2.4, height=0.6 + 0.22 * len(rows), caption=caption) as axes:
         for i, (axis, (label, values)) in enumerate(zip(axes, panels)):
             _draw_panel(axis, label, values, [row["arm"] for row in rows], contexts)
-            if i % 5:
+            if i % _COLUMNS:
                 axis.set_yticklabels([])
+
+
+_COLUMNS = 4  # of panels
 
 
 def _draw_panel(axis: Any, label: str, values: list, names: list[str], contexts: list[str]) -> None:

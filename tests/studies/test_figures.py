@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from sciops.plotting import figure
-from studies.kit.figures import band, panels, ticks
+from studies.kit.figures import band, name_points, panels, ticks
 
 
 def test_panels_that_are_not_asked_for_are_hidden(tmp_path):
@@ -25,3 +25,16 @@ def test_a_band_spans_the_seeds_and_ticks_stand_alone(tmp_path):
         ticks(axis.xaxis, [1, 3, 10], "{}²".format)
         assert [text.get_text() for text in axis.get_xticklabels()] == ["1²", "3²", "10²"]
         assert len(axis.get_xticks(minor=True)) == 0 and np.array_equal(axis.get_xticks(), [1, 3, 10])
+
+
+def test_names_beside_points_cover_neither_points_nor_each_other(tmp_path):
+    points = {f"net {i}": (1 + 0.02 * (i % 2), 1 + 0.08 * (i // 2)) for i in range(5)} | {"far": (3.0, 2.0)}
+    with figure(tmp_path / "a.png", width=5, height=4) as (_, axes):
+        axis = axes[0, 0]
+        axis.plot(*np.transpose(list(points.values())), "o", label="all")
+        axis.legend(loc="upper left")
+        name_points(axis, points)
+        assert [text.get_text() for text in axis.texts] and {t.get_text() for t in axis.texts} == set(points)
+        axis.figure.draw_without_rendering()
+        boxes = [text.get_window_extent() for text in axis.texts] + [axis.get_legend().get_window_extent()]
+        assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
