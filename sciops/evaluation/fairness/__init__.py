@@ -9,9 +9,7 @@ from sciops.evaluation.fairness.decision import (
     Assessment,
     Finding,
     assess,
-    benjamini_hochberg,
     equivalence_p,
-    holm,
 )
 from sciops.evaluation.fairness.hypothesis import Hypothesis
 from sciops.evaluation.fairness.mixed import MixedRegression, mixed_poisson
@@ -46,13 +44,11 @@ __all__ = [
     "Regression",
     "Split",
     "assess",
-    "benjamini_hochberg",
     "bootstrap_rates",
     "cluster_table",
     "equivalence_p",
     "expected_range",
     "group_rates",
-    "holm",
     "intersectional_cells",
     "kitagawa",
     "mixed_poisson",
