@@ -20,6 +20,7 @@ from sciops.evaluation.fairness.observations import (
     cluster_table,
     group_rates,
 )
+from sciops.evaluation.fairness.pages import observations_digest, report, verdict_sentence
 from sciops.evaluation.fairness.regression import Regression, poisson_regression, score_bootstrap
 from sciops.evaluation.fairness.resampling import (
     PermutationTest,
@@ -52,7 +53,10 @@ __all__ = [
     "intersectional_cells",
     "kitagawa",
     "mixed_poisson",
+    "observations_digest",
     "permutation_test",
     "poisson_regression",
+    "report",
     "score_bootstrap",
+    "verdict_sentence",
 ]
