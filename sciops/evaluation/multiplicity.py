@@ -48,7 +48,7 @@ def adjusted_p(p: Sequence[float], correction: Correction = "holm") -> list[floa
     outside = values[~((values >= 0) & (values <= 1))]  # NaN too
     if len(outside):
         raise ValueError(f"p={outside[0]:g}: expected p values between 0 and 1")
-    if correction == "none" or len(values) == 0:
+    if correction == "none" or len(values) < 2:  # one test by itself is not corrected
         return values.tolist()
     try:
         from statsmodels.stats.multitest import multipletests

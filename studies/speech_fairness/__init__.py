@@ -38,19 +38,19 @@ PARTS = ("planted", "recogniser")
 @dataclass(frozen=True)
 class Config:
     parts: tuple[str, ...] = PARTS  # of "planted" and "recogniser"
-    replications: int = 500  # planted populations of each size
+    replications: int = 250  # planted populations of each size
     speakers: tuple[int, ...] = (24, 60, 200)  # sizes of a planted population
     effects: tuple[float, ...] = (0.2, 0.4, 0.7)  # log rate ratios of being non-native; the last is that of the table
     alpha: float = 0.05  # level of every test
     margin: float = 1.25  # smallest rate ratio that matters
     accents: tuple[str, ...] = ACCENTS  # of espeak-ng
     voices: tuple[str, ...] = VOICES  # of espeak-ng; accent and voice make a speaker
-    sentences: int = 12  # commands that every speaker says
+    sentences: int = 8  # commands that every speaker says
     rates: tuple[int, int] = (150, 190)  # words a minute, one of them dealt to each speaker
     pitches: tuple[int, int] = (35, 65)  # 0 to 99, one of them dealt to each speaker
     snr: tuple[float, float] = (20.0, 5.0)  # dB of pink noise: little and much
     exposed: str = "gmw/en-US"  # the accent whose recordings are mostly noisy
-    draws: int = 200  # of who is recorded in noise
+    draws: int = 100  # of who is recorded in noise
     seed: int = 0  # of commands, noise, dealing and draws
     workers: int = 2  # processes side by side, one thread each; 1: none but this one
     output: Path = Path("runs/speech_fairness")  # folder for the cells, results.json, fairness.html and the figures
@@ -68,7 +68,7 @@ PRESETS = {
     ),
 }
 
-BLOCK = 100  # replications of a cell
+BLOCK = 50  # replications of a cell
 OF_VOICES = "voices sentences rates pitches snr seed"
 
 

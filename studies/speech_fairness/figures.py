@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from studies.speech_fairness import Config
 
 _PLANTED = (
-    "Left: how often a factor that does nothing is claimed to matter; the line is the level of the tests. Right: how often "
-    "a true effect is found. Bars are 95 % intervals over replications."
+    "Left: how often a factor that does nothing is claimed to matter; the line is the level of the tests. Right: how "
+    "often a true effect is found. Bars are 95 % intervals over replications."
 )
 _ACCENTS = (
     "Word error rate of each accent against the mean of all: known from every speaker in both levels of noise, and as "

@@ -36,8 +36,8 @@ def share(count: int, of: int) -> dict[str, float]:
 def claims(results: Mapping[str, Any], config: Config) -> list[dict[str, Any]]:
     """[{"claim", "expected", share and interval, "seen"}].
 
-    "above" is seen where the whole interval is above the bound. "at most" is seen where the interval is not wholly above:
-    the bound is then not contradicted, to the Monte-Carlo error.
+    "above" is seen where the whole interval is above the bound. "at most" is seen where the interval is not wholly
+    above: the bound is then not contradicted, to the Monte-Carlo error.
     """
     rows: list[dict[str, Any]] = []
 
@@ -86,8 +86,8 @@ def answer(results: Mapping[str, Any]) -> str:
         last = max(rows, key=lambda row: row["speakers"])
         of = {name: share(last["counts"][name], last["of"][name])["share"] for name in ANALYSES}
         parts.append(
-            f"a factor without effect is blamed in {of['marginal']:.1%} of planted populations where it stands alone, in "
-            f"{of['naive']:.1%} with naive errors, in {of['joint']:.1%} jointly over {last['speakers']} speakers"
+            f"a factor without effect is blamed in {of['marginal']:.1%} of planted populations where it stands alone, "
+            f"in {of['naive']:.1%} with naive errors, in {of['joint']:.1%} jointly over {last['speakers']} speakers"
         )
     if "recogniser" in results:
         draws = results["recogniser"]["draws"]
@@ -95,8 +95,8 @@ def answer(results: Mapping[str, Any]) -> str:
             name: share(draws["counts"][name].get("supported", 0), draws["of"][name])["share"] for name in QUESTIONS
         }
         parts.append(
-            f"with a real recogniser a label that goes along with noise is blamed in {found['site alone']:.1%} of draws "
-            f"alone and in {found['site, given the rest']:.1%} jointly, noise is found in "
+            f"with a real recogniser a label that goes along with noise is blamed in {found['site alone']:.1%} of "
+            f"draws alone and in {found['site, given the rest']:.1%} jointly, noise is found in "
             f"{found['noise, given the rest']:.1%}"
         )
     elif results.get("left_out"):
@@ -139,8 +139,8 @@ def _print_planted(rows: list[dict[str, Any]], config: Config) -> None:
             )
             for one in whole
         ),
-        title=f"Planted: share of populations in which ethnicity, which does nothing, is claimed to matter (level {config.alpha:g}; "
-        "± Monte-Carlo error)",
+        title="Planted: share of populations in which ethnicity, which does nothing, is claimed to matter (level "
+        f"{config.alpha:g}; ± Monte-Carlo error)",
     )
     print_table(
         [(factor, row) for factor in ("ethnicity", "native") for row in whole],
@@ -170,7 +170,8 @@ def _print_planted(rows: list[dict[str, Any]], config: Config) -> None:
 def _print_recogniser(found: Mapping[str, Any]) -> None:
     levels = ", ".join(f"{name} {value:.1%}" for name, value in found["levels"].items())
     print(
-        f"\nRecogniser: {found['speakers']} synthetic speakers, {found['utterances']} decodings; word error rate {levels}"
+        f"\nRecogniser: {found['speakers']} synthetic speakers, {found['utterances']} decodings; word error rate "
+        f"{levels}"
     )
     print_table(
         found["rates"],
