@@ -69,7 +69,7 @@ def crossed(population: Population) -> Observations:
 
 
 def along_with_noise(population: Population, rng: np.random.Generator) -> Observations:
-    """Noise by chance, a site that goes along with it, and a batch that goes along with nothing, both without effect."""
+    """Noise by chance, a site that goes along with it, a batch that goes along with nothing; both without effect."""
     count = len(population.speakers)
     noisy = rng.random(count) < NOISY
     site = np.where(rng.random(count) < np.where(noisy, SITE[1], SITE[0]), "B", "A").astype(object)
