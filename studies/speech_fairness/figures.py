@@ -81,4 +81,5 @@ def _accents(axis: Any, found: Mapping[str, Any]) -> None:
     named = [f"{name}\n(mostly in noise)" if name == found["exposed"] else name for name in names]
     axis.set_xticks(range(len(order)), named, rotation=35, ha="right", fontsize=8)
     axis.set(ylabel="word error rate ÷ geometric mean of accents")
-    axis.legend(loc="best")
+    axis.set_ylim(top=axis.get_ylim()[1] * 1.25)  # room for the names
+    axis.legend(loc="upper right")
