@@ -397,6 +397,20 @@ _PAPERS = {
         "1910.10683",
         2020,
     ),
+    "asr_fairness": _arxiv(
+        "herron2026responsible",
+        "Responsible Benchmarking of Fairness for Automatic Speech Recognition",
+        "Herron, F. and Richard, A. and Portet, F. and Allauzen, A. and Rossato, S.",
+        "2605.10615",
+        2026,
+    ),
+    "model_based_fairness": _arxiv(
+        "liu2021model",
+        "Model-Based Approach for Measuring the Fairness in ASR",
+        "Liu, Zhe and Veliche, Irina-Elena and Peng, Fuchun",
+        "2109.09061",
+        2021,
+    ),
     "precision_recall_llm": _arxiv(
         "lebronnec2024exploring",
         "Exploring Precision and Recall to assess the quality and diversity of LLMs",
@@ -538,6 +552,7 @@ _METHODS = {
         "generalized_cross_entropy",
         "focal",
     ),
+    "fairness": ("asr_fairness", "model_based_fairness"),
     "interference": ("interference_matrix", "task_grouping"),
     "encoder_decoder": ("t5", "locost"),
     "gap_sentences": ("pegasus",),

@@ -12,13 +12,11 @@ from sciops.evaluation.fairness import (
     Hypothesis,
     Observations,
     assess,
-    benjamini_hochberg,
     bootstrap_rates,
     cluster_table,
     equivalence_p,
     expected_range,
     group_rates,
-    holm,
     intersectional_cells,
     kitagawa,
     mixed_poisson,
@@ -320,12 +318,7 @@ def test_several_contrasts_pass_one_gate_and_one_family():
     assert found.range.statistic > found.range.null_high > found.range.null_mean > 0
 
 
-def test_corrections_are_those_of_their_authors():
-    p = [0.01, 0.04, 0.03, 0.005]
-    from statsmodels.stats.multitest import multipletests
-
-    np.testing.assert_allclose(holm(p), multipletests(p, method="holm")[1])
-    np.testing.assert_allclose(benjamini_hochberg(p), multipletests(p, method="fdr_bh")[1])
+def test_equivalence_of_an_effect_inside_and_at_the_margin():
     assert equivalence_p(0.0, 0.1, 0.5) < 1e-6 < 0.4 < equivalence_p(0.5, 0.1, 0.5) <= 0.5 + 1e-12
 
 

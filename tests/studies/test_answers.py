@@ -333,6 +333,24 @@ RESULTS = {
         "scratch (too few "
         "seeds).",
     ),
+    "speech_fairness": (
+        {
+            "planted": [
+                {
+                    "speakers": 200,
+                    "effect": 0.7,
+                    "counts": {"naive": 40, "joint": 3, "marginal": 99, "ethnicity: supported": 3},
+                    "of": dict.fromkeys(("naive", "joint", "marginal", "ethnicity: supported"), 100),
+                },
+                {"speakers": 200, "effect": 0.2, "counts": {}, "of": {}},
+            ],
+            "left_out": "espeak-ng is not installed",
+            "claims": [{"seen": True}, {"seen": False}, {"seen": None}],
+        },
+        "A factor without effect is blamed in 99.0% of planted populations where it stands alone, in 40.0% with naive "
+        "errors, in 3.0% jointly over 200 speakers; the recogniser was left out: espeak-ng is not installed; 1 of 2 "
+        "claims are seen.",
+    ),
     "state_feedback": (
         {
             "summary": [

@@ -9,9 +9,7 @@ from sciops.evaluation.fairness.decision import (
     Assessment,
     Finding,
     assess,
-    benjamini_hochberg,
     equivalence_p,
-    holm,
 )
 from sciops.evaluation.fairness.hypothesis import Hypothesis
 from sciops.evaluation.fairness.mixed import MixedRegression, mixed_poisson
@@ -22,6 +20,7 @@ from sciops.evaluation.fairness.observations import (
     cluster_table,
     group_rates,
 )
+from sciops.evaluation.fairness.pages import observations_digest, report, verdict_sentence
 from sciops.evaluation.fairness.regression import Regression, poisson_regression, score_bootstrap
 from sciops.evaluation.fairness.resampling import (
     PermutationTest,
@@ -46,17 +45,18 @@ __all__ = [
     "Regression",
     "Split",
     "assess",
-    "benjamini_hochberg",
     "bootstrap_rates",
     "cluster_table",
     "equivalence_p",
     "expected_range",
     "group_rates",
-    "holm",
     "intersectional_cells",
     "kitagawa",
     "mixed_poisson",
+    "observations_digest",
     "permutation_test",
     "poisson_regression",
+    "report",
     "score_bootstrap",
+    "verdict_sentence",
 ]

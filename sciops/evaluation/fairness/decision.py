@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from sciops.evaluation.fairness.observations import GroupRate, Observations, gro
 from sciops.evaluation.fairness.regression import FEW_CLUSTERS, Design, poisson_regression, score_bootstrap
 from sciops.evaluation.fairness.resampling import PermutationTest, bootstrap_rates, gap, permutation_test
 from sciops.evaluation.fairness.standardisation import Split, kitagawa
+from sciops.evaluation.multiplicity import adjusted_p
 
 REST = "all others"
 
@@ -127,26 +128,6 @@ def assess(observations: Observations, hypothesis: Hypothesis) -> Assessment:
     )
     findings = _in_family(found, hypothesis, omnibus)
     return Assessment(hypothesis, rates, omnibus, spread, findings, _notes(observations, hypothesis, rates, findings))
-
-
-def holm(p: list[float]) -> list[float]:
-    """p values adjusted for the family by Holm's step-down rule, in the order given."""
-    order = sorted(range(len(p)), key=p.__getitem__)
-    adjusted, largest = [0.0] * len(p), 0.0
-    for rank, i in enumerate(order):
-        largest = max(largest, min(1.0, (len(p) - rank) * p[i]))
-        adjusted[i] = largest
-    return adjusted
-
-
-def benjamini_hochberg(p: list[float]) -> list[float]:
-    """p values adjusted for the false discovery rate, in the order given."""
-    order = sorted(range(len(p)), key=p.__getitem__, reverse=True)
-    adjusted, smallest = [0.0] * len(p), 1.0
-    for back, i in enumerate(order):
-        smallest = min(smallest, len(p) * p[i] / (len(p) - back))
-        adjusted[i] = smallest
-    return adjusted
 
 
 def equivalence_p(estimate: float, error: float, margin: float, *, freedom: float = math.inf) -> float:
@@ -331,15 +312,10 @@ def _omnibus(observations: Observations, hypothesis: Hypothesis, tested: list[st
 
 
 def _in_family(found: list[Finding], hypothesis: Hypothesis, omnibus: float) -> tuple[Finding, ...]:
-    rules: dict[str, Callable[[list[float]], list[float]]] = {
-        "holm": holm,
-        "benjamini-hochberg": benjamini_hochberg,
-        "none": list,
-    }
     tested = [finding for finding in found if finding.verdict != "not testable"]
-    adjusted = iter(rules[hypothesis.correction]([finding.p for finding in tested]))
+    adjusted = iter(adjusted_p([finding.p for finding in tested], hypothesis.correction))
     # refutations are claims too
-    equivalent = iter(rules[hypothesis.correction]([finding.equivalence_p for finding in tested]))
+    equivalent = iter(adjusted_p([finding.equivalence_p for finding in tested], hypothesis.correction))
     done = []
     for finding in found:
         if finding.verdict == "not testable":

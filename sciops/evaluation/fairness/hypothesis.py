@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
 
+from sciops.evaluation.multiplicity import Correction
+
 Aggregation = Literal["pooled", "macro"]
 Estimand = Literal["rate ratio", "rate difference", "log-odds difference"]
 Contrast = Literal["reference", "rest", "pairs"]
-Correction = Literal["holm", "benjamini-hochberg", "none"]
 Direction = Literal["different", "higher", "lower"]
 
 FLOOR = 5
@@ -114,6 +116,14 @@ class Hypothesis:
     def to_json(self) -> str:
         """As JSON text, to be kept beside the results."""
         return json.dumps(asdict(self), indent=2, ensure_ascii=False)
+
+    def digest(self) -> str:
+        """SHA-256, in hexadecimal digits, of all fields as canonical JSON; it changes with every choice.
+
+        Published before the results are seen, it shows later that the hypothesis was not changed.
+        """
+        text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(text.encode()).hexdigest()
 
     @classmethod
     def from_json(cls, text: str) -> Hypothesis:

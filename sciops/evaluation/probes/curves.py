@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sciops.evaluation.fairness import holm
+from sciops.evaluation.multiplicity import adjusted_p
 
 SCALES = ("difference", "ratio", "log odds", "spread")
 """e_B − e_A; e_B / e_A; logit e_B − logit e_A; standard deviation of the groups' errors, less its noise."""
@@ -119,7 +119,7 @@ def depth_curves(
     trend_ends = {scale: np.nanquantile(values, [alpha / 2, 1 - alpha / 2]) for scale, values in trends.items()}
     odds = each["log odds"]
     tail = np.minimum((odds <= 0).sum(axis=0), (odds >= 0).sum(axis=0))
-    p = np.array(holm([min(1.0, 2 * (1 + int(count)) / (draws + 1)) for count in tail]))
+    p = np.array(adjusted_p([min(1.0, 2 * (1 + int(count)) / (draws + 1)) for count in tail]))
     emerged = [name for name, value in zip(names, p) if value < alpha]
     warning = ""
     if trend_ends["ratio"][1] < 0 <= trend_ends["log odds"][1]:
