@@ -22,6 +22,7 @@ from sciops.evaluation.fairness.observations import (
     cluster_table,
     group_rates,
 )
+from sciops.evaluation.fairness.regimes import LevelEffect, RegimeCell, RegimeErrors, regime_errors
 from sciops.evaluation.fairness.regression import Regression, poisson_regression, score_bootstrap
 from sciops.evaluation.fairness.resampling import (
     PermutationTest,
@@ -29,6 +30,7 @@ from sciops.evaluation.fairness.resampling import (
     expected_range,
     permutation_test,
 )
+from sciops.evaluation.fairness.seed_split import SeedSplit, seed_split
 from sciops.evaluation.fairness.standardisation import Split, kitagawa
 
 __all__ = [
@@ -40,10 +42,14 @@ __all__ = [
     "Finding",
     "GroupRate",
     "Hypothesis",
+    "LevelEffect",
     "MixedRegression",
     "Observations",
     "PermutationTest",
+    "RegimeCell",
+    "RegimeErrors",
     "Regression",
+    "SeedSplit",
     "Split",
     "assess",
     "benjamini_hochberg",
@@ -58,5 +64,7 @@ __all__ = [
     "mixed_poisson",
     "permutation_test",
     "poisson_regression",
+    "regime_errors",
     "score_bootstrap",
+    "seed_split",
 ]
