@@ -115,7 +115,7 @@ class RegimeErrors:
         worst = self.worst
         return "\n".join(
             [
-                f"mean error {self.overall:.3g} (geometric); {self.seeds} seeds, {self.clusters} clusters, {self.rows} rows",
+                f"geometric mean {self.overall:.3g}; {self.seeds} seeds, {self.clusters} clusters, {self.rows} rows",
                 *map(str, self.effects),
                 f"worst cell {' × '.join(worst.levels)}: {worst.error:.3g} [{worst.low:.3g}, {worst.high:.3g}]",
                 *self.notes,
@@ -136,8 +136,8 @@ def regime_errors(
     """Says which levels of which factors have larger errors, adjusted for the other factors.
 
     The logarithms of the errors follow y_si = x_i'β + a_s + b_c(i) + e_si, with seeds s and clusters c drawn at
-    random and x the indicators of all levels but the references. β̂ is least squares on the mean over seeds; exp(β̂_j) is a
-    ratio of geometric means. With P = (X'X)⁻¹X' and r = y − Xβ̂ each seed and cluster adds
+    random and x the indicators of all levels but the references. β̂ is least squares on the mean over seeds; exp(β̂_j)
+    is a ratio of geometric means. With P = (X'X)⁻¹X' and r = y − Xβ̂ each seed and cluster adds
 
         d_sc = β̂_j + C Σ_{i∈c} P_ji r_si
 
