@@ -37,17 +37,22 @@ class Config:
     roughness: tuple[float, ...] = (3.0, 7.0, 15.0)  # τ, inverse correlation length of the Gaussian field
     points: int = 24  # cells of an axis; the finer grid has twice as many
     train: int = 576  # training samples, equally many of each regime, every one with a field of its own
-    validation: int = 8  # fields that are solved in every regime, for every choice
+    validation: int = 12  # fields that are solved in every regime, for every choice
     test: int = 20  # fields that are solved in every regime, for every number
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)  # of the weights and the order of the samples
-    rates: tuple[float, ...] = (2e-3, 5e-3, 1e-2)  # peak rates of AdamW, chosen for each model on validation fields
+    rates: tuple[float, ...] = (
+        1e-2,
+        2e-2,
+        4e-2,
+        8e-2,
+    )  # peak rates of AdamW, chosen for each model on validation fields
     steps: int = 250
     batch: int = 8
     width: int = 12
     depth: int = 3
     modes: int = 6
     extra: int = 96  # samples that are added for further training, of the worst regime or of all
-    extra_steps: int = 60  # steps of further training
+    extra_steps: int = 40  # steps of further training
     smallest: float = 1.1  # smallest ratio of errors that counts
     workers: int = 2  # trainings at a time
     output: Path = Path("runs/operator_fairness")  # folder for the cells, results.json and the figures

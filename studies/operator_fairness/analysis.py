@@ -11,7 +11,7 @@ import numpy as np
 from sciops.evaluation import paired_verdict
 from sciops.evaluation.fairness import Observations, SeedSplit, kitagawa, regime_errors, seed_split
 from sciops.metrics import relative_l2
-from studies.kit.answers import listed, sentence
+from studies.kit.answers import extent, sentence
 from studies.operator_fairness.layers import layer_results
 from studies.operator_fairness.problems import Problems, grids, labels
 from studies.operator_fairness.runs import MORE, Found, factors_of
@@ -26,7 +26,8 @@ _DRAWS = 1000
 def analysed(found: dict[str, Any], config: Config) -> dict[str, Any]:
     """results.json: one record for each arm, and the comparison of both FNOs."""
     test, validation = found["test"], found["validation"]
-    arms = {arm: _arm(arm, one, test, validation, config) for arm, one in found["arms"].items()}
+    largest = _largest(found["arms"], validation, config)
+    arms = {arm: _arm(one, test, validation, largest, config) for arm, one in found["arms"].items()}
     results: dict[str, Any] = {"arms": arms, "factors": _levels(config)}
     if all(arm in arms for arm in PEERS):
         results["peers"] = _peers({arm: _errors(found["arms"][arm], "errors") for arm in PEERS}, test, config)
@@ -34,25 +35,58 @@ def analysed(found: dict[str, Any], config: Config) -> dict[str, Any]:
 
 
 def answer(results: dict[str, Any]) -> str:
-    """Which regime each model serves worst, whether it is bias, and what helped."""
-    worst = {}
-    for arm, one in results["arms"].items():
-        worst.setdefault(" × ".join(one["worst"]["levels"]), []).append(arm)
-    served = [f"{regime} is served worst by {listed(arms)}" for regime, arms in worst.items()]
-    parts = []
-    for arm, one in results["arms"].items():
-        split, checks = one["worst"]["split"], one["checks"]
-        changes = {"five": checks["ensemble"]["worst"], "more": checks["worst"]["worst"]["before"]}
-        ensemble, more = (math.expm1(change["difference"]) for change in changes.values())
-        parts.append(
-            f"{arm}: error {one['worst']['error']:.2g}, of whose square {split['variance share']:.0%} is variance "
-            f"over seeds; an ensemble changes it by {ensemble:+.0%}, more samples of it by {more:+.0%}"
-        )
-    return sentence(*served, *parts)
+    """Which level is served badly by all models, whether ensembles or samples help, and whether both FNOs differ."""
+    arms = [*results["arms"].values()]
+    by_level: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    for one in arms:
+        for effect in one["effects"]:
+            by_level.setdefault((effect["factor"], effect["level"], effect["reference"]), []).append(effect)
+    bad = {
+        key: [one["ratio"] for one in found]
+        for key, found in by_level.items()
+        if {one["verdict"] for one in found} == {"worse"}
+    }
+    if bad:
+        (factor, level, reference), ratios = max(bad.items(), key=lambda item: float(np.mean(np.log(item[1]))))
+        times = extent(ratios, ".2g")
+        served = f"{factor} {level} is served worst by all models, with {times} times the error of {reference}"
+    else:
+        served = "no level is served worse by all models"
+    share = extent([one["worst"]["split"]["variance share"] for one in arms], ".0%")
+    checks = [one["checks"] for one in arms]
+
+    def changes(what: str, where: str) -> str:
+        found = [check[what][where] for check in checks]
+        found = [one.get("before", one) for one in found]
+        return extent([math.expm1(one["difference"]) for one in found], "+.0%")
+
+    peers = ""
+    if "peers" in results:
+        found = results["peers"]["all"]
+        words = {"first": "better", "second": "worse"}
+        ends = (math.expm1(min(found[key], 50.0)) for key in ("difference", "low", "high"))
+        said = "{:+.1%} [{:+.1%}, {:+.1%}]".format(*ends)
+        peers = f"the FNO's error against neuraloperator's is {said}, {words.get(found['winner'], found['winner'])}"
+    return sentence(
+        served,
+        f"in the worst regime {share} of the squared error is variance over seeds, an ensemble changes the error by "
+        f"{changes('ensemble', 'worst')} and more samples of that regime by {changes('worst', 'worst')}, elsewhere by "
+        f"{changes('worst', 'others')}",
+        peers,
+    )
 
 
 def _errors(found: Found, name: str) -> np.ndarray:
     return np.stack([one[name] for one in found.models])
+
+
+def _largest(arms: dict[str, Found], validation: Problems, config: Config) -> tuple[str, str, str]:
+    """(factor, worse level, better level) of the largest effect on validation fields, over all models."""
+    errors = np.concatenate([_errors(one, "errors of validation") for one in arms.values()])
+    found = regime_errors(errors, factors_of(config, validation.regime), cluster=validation.field, fewest_clusters=2)
+    effect = max(found.effects, key=lambda one: abs(math.log(one.ratio)))
+    both = (effect.level, effect.reference)
+    return (effect.factor, *(both if effect.ratio > 1 else both[::-1]))
 
 
 def _levels(config: Config) -> dict[str, list[str]]:
@@ -60,7 +94,9 @@ def _levels(config: Config) -> dict[str, list[str]]:
     return {name: list(dict.fromkeys(one[name] for one in table)) for name in table[0]}
 
 
-def _arm(arm: str, found: Found, test: Problems, validation: Problems, config: Config) -> dict[str, Any]:
+def _arm(
+    found: Found, test: Problems, validation: Problems, largest: tuple[str, str, str], config: Config
+) -> dict[str, Any]:
     errors, fine = (_errors(found, name) for name in ("errors", "errors, fine"))
     factors = factors_of(config, test.regime)
     both = {name: np.tile(values, 2) for name, values in factors.items()}
@@ -90,7 +126,7 @@ def _arm(arm: str, found: Found, test: Problems, validation: Problems, config: C
         "cells": [asdict(one) for one in trained.cells],
         "overall": trained.overall,
         "explained": trained.explained,
-        "in use": _in_use(errors, factors, test, config),
+        "in use": in_use(errors, factors, test, config),
         "split": _split_by_level(splits["test"], factors, test),
         "worst": {
             "levels": list(worst.values()),
@@ -98,11 +134,11 @@ def _arm(arm: str, found: Found, test: Problems, validation: Problems, config: C
             "split": _shares(splits["test"], own, test.field),
         },
         "checks": _checks(found, errors, splits, test, validation, config),
-        "layers": layer_results(found, factors, test, validation, whole, config),
+        "layers": layer_results(found, factors, test, validation, largest, config),
     }
 
 
-def _in_use(errors: np.ndarray, factors: dict[str, np.ndarray], test: Problems, config: Config) -> dict[str, Any]:
+def in_use(errors: np.ndarray, factors: dict[str, np.ndarray], test: Problems, config: Config) -> dict[str, Any]:
     """The same test rows thinned so that rough fields mostly have the highest contrast, as a record of use could."""
     rng = np.random.default_rng(0)
     levels = _levels(config)
@@ -176,21 +212,17 @@ def _checks(
         checks["ensemble"][where] = asdict(
             paired_verdict(_by_field(repeated, rows, test.field), _by_field(errors, rows, test.field), over="samples")
         )
-    for name, rows, split in (("promised", held, splits["validation"]), ("measured", own, splits["test"])):
-        ratio = np.sqrt(split.ensemble(seeds)[rows].mean() / split.single()[rows].mean())
-        checks["ensemble"][name] = float(ratio - 1)
+    other = {"worst": (held, own), "others": (~held, ~own)}
+    for where, both in other.items():
+        for name, rows, split in zip(("promised", "measured"), both, (splits["validation"], splits["test"])):
+            ratio = np.sqrt(split.ensemble(seeds)[rows].mean() / split.single()[rows].mean())
+            checks["ensemble"][f"{name}, {where}"] = float(ratio - 1)
     for kind in MORE:
         checks[kind] = {
-            where: {
-                "before": _verdict(found.more[kind], errors, rows, test.field),
-                **(
-                    {"against all": _verdict(found.more[kind], found.more["all"], rows, test.field)}
-                    if kind == "worst"
-                    else {}
-                ),
-            }
-            for where, rows in parts.items()
+            where: {"before": _verdict(found.more[kind], errors, rows, test.field)} for where, rows in parts.items()
         }
+        for where, rows in parts.items() if kind != "all" else ():
+            checks[kind][where]["against all"] = _verdict(found.more[kind], found.more["all"], rows, test.field)
     return checks
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciops.plotting import PALETTE, figure
+from studies.kit.figures import round_ticks
 
 if TYPE_CHECKING:
     from studies.operator_fairness import Config
@@ -54,22 +55,20 @@ def _regimes(arms: Mapping[str, Any], factors: Mapping[str, list[str]], path: Pa
                 axis.text(j, i, text, ha="center", va="center", fontsize=6.5, color="white" if dark else "black")
             axis.set_yticks(range(len(rows)), rows)
             axis.set_xticks(range(len(columns)), [r.replace(" ", "") for _, r in columns], fontsize=7)
-            axis.set(title=f"{arm}: relative L2 error", ylabel="boundary")
+            axis.set_ylabel("boundary")
             for k, contrast in enumerate(contrasts):
                 middle = (k + 0.5) * len(roughness) - 0.5
-                axis.text(middle, -0.62, f"contrast {contrast}", ha="center", va="bottom", fontsize=7.5)
+                axis.text(middle, -0.58, f"contrast {contrast}", ha="center", va="bottom", fontsize=7.5)
                 if k:
                     axis.axvline(k * len(roughness) - 0.5, color="white", linewidth=2)
-            axis.title.set_position((0.5, 1.0))
-            axis.set_title(axis.get_title(), pad=14)
+            axis.set_title(f"{arm}: relative L2 error, 95 % interval", pad=18)
             axis.grid(False)
         axes[-1, 0].set_xlabel("roughness τ (1 / correlation length)")
-        fig.colorbar(image, ax=axes[:, 0].tolist(), label="relative L2 error (geometric mean)", shrink=0.6)
+        bar = fig.colorbar(image, ax=axes[:, 0].tolist(), label="relative L2 error (geometric mean)", shrink=0.6)
+        round_ticks(bar.ax.yaxis, low, high)
 
 
 def _effects(arms: Mapping[str, Any], path: Path) -> None:
-    from studies.kit.figures import round_ticks
-
     names = [f"{e['factor']}: {e['level']} / {e['reference']}" for e in next(iter(arms.values()))["effects"]]
     with figure(path, 1, 1, width=5.6, height=0.42 * len(names) + 1.0, caption=_CAPTIONS["effects.png"]) as (_, axes):
         axis = axes[0, 0]
@@ -90,55 +89,62 @@ def _effects(arms: Mapping[str, Any], path: Path) -> None:
 
 
 def _layers(arms: Mapping[str, Any], path: Path) -> None:
-    read = next(iter(arms.values()))["layers"]["read"]
-    names = [name for name in read if name != "boundary"] or list(read)
-    titles = [*names, "coarse solution"]
+    from matplotlib.lines import Line2D
+
+    first = next(iter(arms.values()))["layers"]
+    layers, gap = first["layers"], first["gap"]
+    names = [name for name in first["read"] if name != "boundary"] or list(first["read"])
     styles = {"trained": "-", "untrained": "--", "shuffled": ":"}
-    with figure(path, 1, len(titles), width=3.3, height=2.9, caption=_CAPTIONS["layers.png"]) as (_, axes):
-        for (arm, one), colour, marker in zip(arms.items(), PALETTE, "os^"):
-            found = one["layers"]
-            layers = found["layers"]
+    with figure(path, 1, len(names) + 1, width=3.3, height=3.1, caption=_CAPTIONS["layers.png"]) as (_, axes):
+        for (_, one), colour, marker in zip(arms.items(), PALETTE, "os^"):
+            read = one["layers"]["read"]
+            style = {"color": colour, "marker": marker}
             for axis, name in zip(axes[0], names):
                 for kind, line in styles.items():
-                    values = np.array(found["read"][name][kind])
+                    values = np.array(read[name][kind])
                     x = np.arange(len(layers) - values.shape[1], len(layers))
-                    mean, spread = values.mean(0), values.std(0, ddof=1)
-                    label = f"{arm}, {kind}" if axis is axes[0, 0] else None
-                    axis.errorbar(
-                        x, mean, spread, color=colour, linestyle=line, marker=marker, label=label, capsize=1.5
-                    )
-            gap = found["gap"]
+                    axis.errorbar(x, values.mean(0), values.std(0, ddof=1), linestyle=line, capsize=1.5, **style)
             for place, line in ((0, "-"), (1, "--")):
-                y = [row["errors"][place] for row in gap["by layer"]]
-                label = f"{arm}, {gap['levels'][place]}"
-                axes[0, -1].plot(range(len(layers)), y, color=colour, linestyle=line, marker=marker, label=label)
-        for axis, title in zip(axes[0], titles):
-            axis.set_xticks(range(len(layers)), layers, rotation=30)
-            axis.set(title=f"{title} read from a layer", ylim=(0, None))
-        for axis in axes[0, :-1]:
-            axis.set_ylabel("share of wrong guesses (± deviation over seeds)")
-        axes[0, -1].set_ylabel("squared error / variance of the targets")
-        axes[0, -1].legend(fontsize=6)
-        axes[0, 0].legend(fontsize=6)
+                y = [row["errors"][place] for row in one["layers"]["gap"]["by layer"]]
+                axes[0, -1].plot(range(len(layers)), y, linestyle=line, **style)
+        for axis, name in zip(axes[0], names):
+            axis.axhline(first["read"][name]["guessing"], color="0.6", linewidth=0.8)
+            axis.set(title=f"{name} read from a layer", ylabel="share of wrong guesses", ylim=(0, 0.85))
+        axes[0, -1].set(title="coarse solution read from a layer", ylabel="squared error / variance", yscale="log")
+        for axis in axes[0]:
+            axis.set_xticks(range(len(layers)), layers)
+        models = [Line2D([], [], color=c, marker=m, label=arm) for arm, c, m in zip(arms, PALETTE, "os^")]
+        kinds = [Line2D([], [], color="black", linestyle=line, label=kind) for kind, line in styles.items()]
+        guess = Line2D([], [], color="0.6", linewidth=0.8, label="the most frequent level")
+        lines = [
+            Line2D([], [], color="black", linestyle=s, label=f"{gap['factor']} {l}")
+            for s, l in zip(("-", "--"), gap["levels"])
+        ]
+        axes[0, 0].legend(handles=models, loc="center right")
+        axes[0, min(1, len(names) - 1)].legend(handles=[*kinds, guess], loc="lower right")
+        axes[0, -1].legend(handles=lines, loc="best")
 
 
 def _bias_variance(arms: Mapping[str, Any], path: Path) -> None:
-    with figure(path, 1, len(arms), width=3.4, height=3.6, caption=_CAPTIONS["bias_variance.png"], sharey=True) as (
+    with figure(
+        path, 1, len(arms), width=3.4, height=3.6, caption=_CAPTIONS["bias_variance.png"], sharey=True, sharex=True
+    ) as (
         _,
         axes,
     ):
         for axis, (arm, one) in zip(axes[0], arms.items()):
-            rows = [*one["split"], {"factor": "worst", "level": "regime", **one["worst"]["split"]}]
+            rows = [*one["split"], {"factor": "worst regime", "level": "", **one["worst"]["split"]}]
             y = np.arange(len(rows))
             bias, variance = (np.array([row[key] for row in rows]) for key in ("bias", "variance"))
             axis.barh(y, bias, color=PALETTE[0], label="bias² (no ensemble removes it)")
             axis.barh(y, variance, left=bias, color=PALETTE[4], hatch="//", label="variance over seeds")
-            for key, start, colour in (("bias, interval", 0 * bias, "black"), ("variance, interval", bias, "0.35")):
-                ends = np.array([row[key] for row in rows])
-                values = ends.mean(axis=1)
-                at = start + values
-                axis.errorbar(at, y, xerr=np.abs(ends[:, 1] - values), fmt="none", ecolor=colour, capsize=2)
-            axis.set_yticks(y, [f"{row['factor']}: {row['level']}" for row in rows])
+            for key, start, shift, colour in (
+                ("bias, interval", 0 * bias, -0.17, "black"),
+                ("variance, interval", bias, 0.17, "0.35"),
+            ):
+                low, high = start + np.array([row[key] for row in rows]).T
+                axis.hlines(y + shift, low, high, color=colour, linewidth=1.2)
+            axis.set_yticks(y, [f"{row['factor']} {row['level']}" for row in rows])
             axis.set(title=arm, xlabel="mean squared relative error")
         axes[0, 0].invert_yaxis()
         axes[0, -1].legend(fontsize=6.5, loc="upper right")

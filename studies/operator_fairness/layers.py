@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciops.evaluation import paired_verdict
-from sciops.evaluation.fairness import RegimeErrors
 from sciops.evaluation.probes import probe_errors, shuffled
 from studies.operator_fairness.networks import COARSE
 
@@ -28,15 +26,17 @@ def layer_results(
     factors: Mapping[str, np.ndarray],
     test: Problems,
     validation: Problems,
-    regimes: RegimeErrors,
+    largest: tuple[str, str, str],
     config: Config,
 ) -> dict[str, Any]:
     """Probes of every layer, fitted on validation fields and judged on test fields.
 
     "read" : factor → errors of a linear probe of pooled features, for trained and untrained weights and shuffled
-        labels, and the first layer that says more than what is given
+        labels; the first layer that says more than shuffled labels do, and the first that says more than untrained
     "flag" : how much of the variance of the model's own log error a ridge probe of each layer explains
-    "gap" : errors of the coarse solution read from each layer, of the level with the largest effect and its reference
+    "gap" : errors of the coarse solution read from each layer, for two levels of one factor
+
+    largest : (factor, worse level, better level)
     """
     layers = ["input", *(f"block {i}" for i in range(1, config.depth + 1))]
     held = _rows_of(factors, test, validation)
@@ -45,7 +45,7 @@ def layer_results(
         "layers": layers,
         "read": read,
         "flag": _flag(found, layers),
-        "gap": _gap(found, factors, layers, test, validation, regimes),
+        "gap": _gap(found, factors, layers, test, validation, largest),
     }
 
 
@@ -67,32 +67,31 @@ def _read(
             ("untrained", "untrained, ", held.astype(str)),
             ("shuffled", "", random),
         ):
-            inner = [layer for layer in layers if kind == "trained" or layer != "input"]
+            # of untrained weights the input is the same
+            inner = [layer for layer in layers if kind != "untrained" or layer != "input"]
             known = {layer: arrays[f"{start}pooled, {layer} of validation"] for layer in inner}
             asked = {layer: arrays[f"{start}pooled, {layer}"] for layer in inner}
             wrong = probe_errors(known, wanted, asked, truth, strength=1.0)
             errors[kind].append([wrong[layer] for layer in inner])
     of = {kind: np.array(values) for kind, values in errors.items()}  # (seeds, layers, rows)
-    inner = layers[1:]
-    given = of["trained"][:, 0]
-    level = 1 - 0.05 / len(inner)
-    onset = None
-    verdicts = []
-    for place, layer in enumerate(inner):
-        mine = of["trained"][:, 1 + place]
-        said = {
-            "more than the input": _verdict(mine, given, test.field, level),
-            "more than untrained": _verdict(mine, of["untrained"][:, place], test.field, level),
-            "more than shuffled labels": _verdict(mine, of["shuffled"][:, place], test.field, level),
-        }
-        verdicts.append({"layer": layer, **said})
-        if onset is None and said["more than the input"]["winner"] == "first":
-            onset = layer
+    level = 1 - 0.05 / len(layers)
+    verdicts: list[dict[str, Any]] = []
+    for place, layer in enumerate(layers):
+        mine = of["trained"][:, place]
+        row = {"layer": layer, "shuffled": _verdict(mine, of["shuffled"][:, place], test.field, level)}
+        if place:
+            row["untrained"] = _verdict(mine, of["untrained"][:, place - 1], test.field, level)
+        verdicts.append(row)
+
+    def first(against: str) -> str | None:
+        return next((row["layer"] for row in verdicts if row.get(against, {}).get("winner") == "first"), None)
+
     return {
         "guessing": 1 - float(np.unique(truth, return_counts=True)[1].max()) / len(truth),
         **{kind: values.mean(axis=-1).tolist() for kind, values in of.items()},
         "verdicts": verdicts,
-        "onset": onset,
+        "read from": first("shuffled"),
+        "learned from": first("untrained"),
     }
 
 
@@ -116,14 +115,10 @@ def _gap(
     layers: list[str],
     test: Problems,
     validation: Problems,
-    regimes: RegimeErrors,
+    largest: tuple[str, str, str],
 ) -> dict[str, Any]:
-    """By layer: the error of the coarse solution, of a level against its reference."""
-    effects = [one for one in regimes.effects if one.factor in factors]
-    largest = max(effects, key=lambda one: abs(math.log(one.ratio)))
-    levels = (largest.level, largest.reference)
-    if largest.ratio < 1:
-        levels = levels[::-1]
+    """By layer: errors of the coarse solution at two levels; growth of their ratio from the input to the last layer."""
+    factor, *levels = largest
     targets = {"test": _coarse(test.y.numpy()), "validation": _coarse(validation.y.numpy())}
     errors = []
     for arrays in found.models:
@@ -132,16 +127,23 @@ def _gap(
         one = probe_errors(known, targets["validation"], asked, targets["test"], strength=0.01)
         errors.append([one[layer] for layer in layers])
     every = np.array(errors)  # (seeds, layers, rows)
-    values = factors[largest.factor]
+    values = factors[factor]
     level = 1 - 0.05 / len(layers)
-    rows, onset = [], None
+    rows, logs = [], []
     for place, layer in enumerate(layers):
         parts = [_by_field(every[:, place], values == one, test.field) for one in levels]
-        ratio = paired_verdict(*parts, log=True, level=level)
-        rows.append({"layer": layer, "errors": [float(p.mean()) for p in parts], "ratio": asdict(ratio)})
-        if onset is None and ratio.winner == "second":
-            onset = layer
-    return {"factor": largest.factor, "levels": list(levels), "by layer": rows, "onset": onset}
+        logs.append(np.log(parts[0]) - np.log(parts[1]))
+        rows.append(
+            {
+                "layer": layer,
+                "errors": [float(p.mean()) for p in parts],
+                "ratio": asdict(paired_verdict(*parts, log=True, level=level)),
+                "difference": asdict(paired_verdict(*parts, level=level)),
+            }
+        )
+    onset = next((row["layer"] for row in rows if row["ratio"]["winner"] == "second"), None)
+    growth = asdict(paired_verdict(logs[-1], logs[0]))
+    return {"factor": factor, "levels": levels, "by layer": rows, "onset": onset, "growth": growth}
 
 
 def _coarse(u: np.ndarray) -> np.ndarray:

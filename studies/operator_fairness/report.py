@@ -63,11 +63,12 @@ def print_report(results: dict[str, Any], config: Config) -> None:
         _print_peers(results["peers"])
 
 
-def change(verdict: Mapping[str, Any]) -> str:
-    """A verdict of logarithms as a change in %: "−12 % [−15, −9] better"."""
+def change(verdict: Mapping[str, Any], *, larger: bool = False) -> str:
+    """A verdict of logarithms as a change in %: "−12 % [−15, −9] better"; with `larger` "smaller" or "larger"."""
     found = Verdict(**verdict)
     mean, low, high = (100 * math.expm1(min(value, 50.0)) for value in (found.difference, found.low, found.high))
-    said = {"first": "better", "second": "worse"}.get(found.winner, found.winner)
+    words = ("smaller", "larger") if larger else ("better", "worse")
+    said = dict(zip(("first", "second"), words)).get(found.winner, found.winner)
     return f"{mean:+.1f} % [{low:+.1f}, {high:+.1f}] {said}"
 
 
@@ -139,22 +140,29 @@ def _split(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _checks(arm: str, checks: Mapping[str, Any]) -> list[dict[str, Any]]:
     ensemble = checks["ensemble"]
-    rows = [
-        ("ensemble of the seeds", ensemble["worst"], ensemble["others"]),
-        ("more of the worst regime", checks["worst"]["worst"]["before"], checks["worst"]["others"]["before"]),
-        ("more of all regimes", checks["all"]["worst"]["before"], checks["all"]["others"]["before"]),
-        (
-            "more of the worst, against more of all",
-            checks["worst"]["worst"]["against all"],
-            checks["worst"]["others"]["against all"],
-        ),
+    rows = [("ensemble of the seeds", ensemble["worst"], ensemble["others"])]
+    said = {
+        "worst": "half of the samples of the worst regime",
+        "some worst": "a sixth of the samples",
+        "all": "all regimes",
+    }
+    rows += [(what, *(checks[kind][w]["before"] for w in ("worst", "others"))) for kind, what in said.items()]
+    rows += [
+        (f"{said[kind]}, against all regimes", *(checks[kind][w]["against all"] for w in ("worst", "others")))
+        for kind in ("worst", "some worst")
     ]
     found = [
         {"model": arm, "what": what, "worst regime": change(worst), "other regimes": change(others)}
         for what, worst, others in rows
     ]
-    promised = f"{ensemble['promised']:+.1%} by the split, on validation fields; measured {ensemble['measured']:+.1%}"
-    return [*found, {"model": arm, "what": "ensemble, root mean square", "worst regime": promised, "other regimes": ""}]
+    promised = {
+        f"{where} regime{'s' * (where == 'others')}".replace("others", "other"): (
+            f"{ensemble[f'promised, {where}']:+.1%} by the split, on validation fields; measured "
+            f"{ensemble[f'measured, {where}']:+.1%}"
+        )
+        for where in ("worst", "others")
+    }
+    return [*found, {"model": arm, "what": "ensemble, root mean square", **promised}]
 
 
 def _print_layers(arm: str, found: Mapping[str, Any]) -> None:
@@ -172,10 +180,15 @@ def _print_layers(arm: str, found: Mapping[str, Any]) -> None:
         values = {one["layer"]: f"{one['errors'][place]:.2f}" for one in gap["by layer"]}
         rows.append({"probe": f"coarse solution, {level}", **values})
     print_table(rows, "probe", *layers, title=f"{arm}: what a linear probe of each layer gets wrong")
-    said = [f"{name}: {read['onset'] or 'no layer'}" for name, read in found["read"].items()]
-    print(f"first layer that says more of a factor than the input does: {'; '.join(said)}")
+    for key, says in (
+        ("read from", "more than shuffled labels do"),
+        ("learned from", "more than untrained weights do"),
+    ):
+        said = [f"{name}: {read[key] or 'no layer'}" for name, read in found["read"].items()]
+        print(f"first layer that says {says}: {'; '.join(said)}")
     first = gap["onset"] or "no layer"
     print(f"first layer with a larger error of the coarse solution at {gap['levels'][0]}: {first}")
+    print(f"its ratio to {gap['levels'][1]}, last layer against input: {change(gap['growth'], larger=True)}")
 
 
 def _print_peers(peers: Mapping[str, Any]) -> None:

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 _MODEL = "boundaries contrasts roughness points train steps batch width depth modes"
 _CHOICE_SEED = 1000
 """Of the trainings that choose a rate: none of them is judged."""
-MORE = ("worst", "all")
-"""Samples for further training: of the worst regime, or of all regimes alike."""
+MORE: dict[str, tuple[str, bool]] = {"worst": ("worst", False), "some worst": ("worst", True), "all": ("all", False)}
+"""Further training: which samples are added, of the worst regime or of all regimes alike; and whether to all training
+samples, or to as many of them as are added. At the defaults half and a sixth of the samples are then of the worst."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Found:
     choice : rate → mean error on validation fields. rate : the chosen one
     models : one for each seed: arrays "errors", "errors, fine", "predictions" (test), some "of validation", features
     worst : index of the regime with the largest error on validation fields
-    more : "worst" or "all" → (seeds, rows) errors on test fields after further training
+    more : name in `MORE` → (seeds, rows) errors on test fields after further training
     seconds, parameters : of a training, mean over seeds
     """
 
@@ -81,7 +82,8 @@ def run_all_arms(config: Config, folder: Path) -> dict[str, Any]:
             worst=worst[arm],
             more={kind: np.stack([one[kind] for one in mine]) for kind in MORE},
             seconds=float(np.mean([one["seconds"] for one in found])),
-            parameters=sum(p.numel() for p in built(arm, config, 0).parameters()),
+            # real numbers: a complex weight is two
+            parameters=sum(p.numel() * (1 + p.is_complex()) for p in built(arm, config, 0).parameters()),
         )
     return {"arms": arms, **sets}
 
@@ -146,7 +148,7 @@ def _model(arm: str, rate: float, seed: int, config: Config, folder: Path) -> di
 def further_cell(arm: str, rate: float, seed: int, worst: int, config: Config, folder: Path) -> dict[str, np.ndarray]:
     """ "worst" and "all" → (rows,) errors on test fields after further training with these samples added."""
     asked = {**_asked(arm, rate, seed, config), "test": config.test, "worst": worst}
-    asked |= picked(config, "extra extra_steps")
+    asked |= picked(config, "extra extra_steps") | {"more": MORE}
     name = f"further-{arm}-{seed}"
     return kept_arrays(folder / "cells", name, asked, lambda: _further(arm, rate, seed, worst, config, folder))
 
@@ -157,11 +159,12 @@ def _further(arm: str, rate: float, seed: int, worst: int, config: Config, folde
     unit = data.y.std()
     weights = model_cell(arm, rate, seed, config, folder)
     found = {}
-    for kind in MORE:
-        more = problem_set(config, folder / "data", kind, worst if kind == "worst" else None)
-        # as many old samples as new ones, so that the other regimes are not forgotten; the same ones for both kinds
-        old = torch.randperm(len(data.x), generator=torch.Generator().manual_seed(seed))[: len(more.x)]
-        x, y = torch.cat([more.x, data.x[old]]), torch.cat([more.y, data.y[old]]) / unit
+    # the same old samples for all, so that the other regimes are not forgotten
+    old = torch.randperm(len(data.x), generator=torch.Generator().manual_seed(seed))
+    for kind, (which, whole) in MORE.items():
+        more = problem_set(config, folder / "data", which, worst if which == "worst" else None)
+        kept_old = old if whole else old[: len(more.x)]
+        x, y = torch.cat([more.x, data.x[kept_old]]), torch.cat([more.y, data.y[kept_old]]) / unit
         net = with_weights(built(arm, config, seed), weights)
         how = {"seed": seed, "steps": config.extra_steps, "batch": config.batch, "rate": rate / 2}
         net, _ = trained(net, x, y, coarse, **how)

@@ -17,7 +17,7 @@ def tap_names(model: nn.Module, layers: Sequence[str] | None = None) -> list[str
     Parameters
     ----------
     model : torch module
-    layers : module paths with wildcards, such as ``["lift", "blocks.*"]``; by default the members of the longest
+    layers : module paths with wildcards, such as ``["lift", "blocks.?"]``; by default the members of the longest
         `ModuleList` or `Sequential` whose members are of one class: the blocks of a spine, the layers of an encoder
 
     Raises
