@@ -40,12 +40,7 @@ class Config:
     validation: int = 12  # fields that are solved in every regime, for every choice
     test: int = 20  # fields that are solved in every regime, for every number
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)  # of the weights and the order of the samples
-    rates: tuple[float, ...] = (
-        1e-2,
-        2e-2,
-        4e-2,
-        8e-2,
-    )  # peak rates of AdamW, chosen for each model on validation fields
+    rates: tuple[float, ...] = (1e-2, 2e-2, 4e-2, 8e-2)  # peak rates of AdamW, for each model chosen on validation
     steps: int = 250
     batch: int = 8
     width: int = 12

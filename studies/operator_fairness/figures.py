@@ -111,6 +111,7 @@ def _layers(arms: Mapping[str, Any], path: Path) -> None:
             axis.axhline(first["read"][name]["guessing"], color="0.6", linewidth=0.8)
             axis.set(title=f"{name} read from a layer", ylabel="share of wrong guesses", ylim=(0, 0.85))
         axes[0, -1].set(title="coarse solution read from a layer", ylabel="squared error / variance", yscale="log")
+        round_ticks(axes[0, -1].yaxis, *axes[0, -1].get_ylim())
         for axis in axes[0]:
             axis.set_xticks(range(len(layers)), layers)
         models = [Line2D([], [], color=c, marker=m, label=arm) for arm, c, m in zip(arms, PALETTE, "os^")]
