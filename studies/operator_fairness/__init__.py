@@ -41,7 +41,7 @@ class Config:
     test: int = 20  # fields that are solved in every regime, for every number
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)  # of the weights and the order of the samples
     rates: tuple[float, ...] = (1e-2, 2e-2, 4e-2, 8e-2)  # peak rates of AdamW, for each model chosen on validation
-    steps: int = 250
+    steps: int = 220
     batch: int = 8
     width: int = 12
     depth: int = 3

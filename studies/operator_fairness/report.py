@@ -142,13 +142,13 @@ def _checks(arm: str, checks: Mapping[str, Any]) -> list[dict[str, Any]]:
     ensemble = checks["ensemble"]
     rows = [("ensemble of the seeds", ensemble["worst"], ensemble["others"])]
     said = {
-        "worst": "half of the samples of the worst regime",
-        "some worst": "a sixth of the samples",
-        "all": "all regimes",
+        "worst": "worst regime added, as many others",
+        "some worst": "worst regime added to all samples",
+        "all": "all regimes added, as many others",
     }
     rows += [(what, *(checks[kind][w]["before"] for w in ("worst", "others"))) for kind, what in said.items()]
     rows += [
-        (f"{said[kind]}, against all regimes", *(checks[kind][w]["against all"] for w in ("worst", "others")))
+        (f"{said[kind]}: against all regimes", *(checks[kind][w]["against all"] for w in ("worst", "others")))
         for kind in ("worst", "some worst")
     ]
     found = [

@@ -32,7 +32,7 @@ _CHOICE_SEED = 1000
 """Of the trainings that choose a rate: none of them is judged."""
 MORE: dict[str, tuple[str, bool]] = {"worst": ("worst", False), "some worst": ("worst", True), "all": ("all", False)}
 """Further training: which samples are added, of the worst regime or of all regimes alike; and whether to all training
-samples, or to as many of them as are added. At the defaults half and a sixth of the samples are then of the worst."""
+samples, or to as many of them as are added."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def _further(arm: str, rate: float, seed: int, worst: int, config: Config, folde
         kept_old = old if whole else old[: len(more.x)]
         x, y = torch.cat([more.x, data.x[kept_old]]), torch.cat([more.y, data.y[kept_old]]) / unit
         net = with_weights(built(arm, config, seed), weights)
-        how = {"seed": seed, "steps": config.extra_steps, "batch": config.batch, "rate": rate / 2}
+        how = {"seed": seed, "steps": config.extra_steps, "batch": config.batch, "rate": rate / 5}
         net, _ = trained(net, x, y, coarse, **how)
         found[kind] = errors_of(net, test.x, test.y / unit, coarse)
     return found
