@@ -116,9 +116,8 @@ def test_a_small_run_leaves_its_numbers_and_is_resumed(tmp_path, capsys):
         worst = {key: one["worst"]["split"][key] for key in ("bias", "variance", "variance share")}
         assert worst["variance share"] == pytest.approx(worst["variance"] / (worst["bias"] + worst["variance"]))
         for read in one["layers"]["read"].values():
-            assert np.shape(read["trained"]) == (2, 3) and np.shape(read["untrained"]) == np.shape(
-                read["shuffled"]
-            ) == (2, 2)
+            shapes = [np.shape(read[kind]) for kind in ("trained", "untrained", "shuffled")]
+            assert shapes == [(2, 3), (2, 2), (2, 3)]
         assert np.mean(one["layers"]["read"]["boundary"]["trained"]) < 0.2  # the model is told the boundary
     printed = capsys.readouterr().out
     assert "worst regime, chosen on validation fields" in printed and study.answer(results) in printed
