@@ -215,3 +215,16 @@ def test_each_call_of_a_shared_module_is_kept():
     torch.testing.assert_close(found["block:0"], net.block(x).detach())
     torch.testing.assert_close(found["block:1"], net(x).detach())
     assert list(hidden_states(net, x, layers=["block"])) == ["block"]
+
+
+def test_many_rows_take_little_memory():
+    """Every row its own cluster: no array of rows × clusters is made."""
+    import tracemalloc
+
+    rng = np.random.default_rng(10)
+    wall = np.tile(["a", "b"], 10_000)
+    tracemalloc.start()
+    found = regime_errors(np.exp(0.1 * rng.standard_normal((2, 20_000))), {"wall": wall})
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found.clusters == 20_000 and peak < 100e6

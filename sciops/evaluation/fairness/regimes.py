@@ -270,10 +270,9 @@ def _contributions(y: np.ndarray, x: np.ndarray, index: np.ndarray, count: int) 
     """(columns, seeds, clusters) d_sc of every coefficient; their mean is the coefficient."""
     p = np.linalg.pinv(x)
     beta = p @ y.mean(axis=0)
-    weighted = p[:, None, :] * (y - x @ beta)[None]  # (columns, seeds, rows)
-    of_cluster = np.zeros((len(index), count))
-    of_cluster[np.arange(len(index)), index] = count
-    return np.asarray(beta[:, None, None] + weighted @ of_cluster)
+    residuals = y - x @ beta
+    sums = [[np.bincount(index, weights=row * r, minlength=count) for r in residuals] for row in p]
+    return np.asarray(beta[:, None, None] + count * np.array(sums))
 
 
 def _cells(
