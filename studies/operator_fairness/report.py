@@ -38,6 +38,13 @@ def print_report(results: dict[str, Any], config: Config) -> None:
         "model; parameters; rate:g; error:.4f; finer grid:.4f; seconds:.1f; explained by factors one by one=one by one",
         title="models",
     )
+    rates = next(iter(arms.values()))["choice"]
+    print_table(
+        [{"rate": rate, **{_name(arm): one["choice"][rate] for arm, one in arms.items()}} for rate in rates],
+        "rate",
+        *(f"{_name(arm)}:.4f" for arm in arms),
+        title="mean error on validation fields by peak rate, one training each",
+    )
     print_table(
         [
             {"effect": key, **{_name(arm): _effect(one) for arm, one in found.items()}}
