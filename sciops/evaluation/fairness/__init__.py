@@ -21,6 +21,7 @@ from sciops.evaluation.fairness.observations import (
     group_rates,
 )
 from sciops.evaluation.fairness.pages import observations_digest, report, verdict_sentence
+from sciops.evaluation.fairness.regimes import LevelEffect, RegimeCell, RegimeErrors, regime_errors
 from sciops.evaluation.fairness.regression import Regression, poisson_regression, score_bootstrap
 from sciops.evaluation.fairness.resampling import (
     PermutationTest,
@@ -28,6 +29,7 @@ from sciops.evaluation.fairness.resampling import (
     expected_range,
     permutation_test,
 )
+from sciops.evaluation.fairness.seed_split import SeedSplit, seed_split
 from sciops.evaluation.fairness.standardisation import Split, kitagawa
 
 __all__ = [
@@ -39,10 +41,14 @@ __all__ = [
     "Finding",
     "GroupRate",
     "Hypothesis",
+    "LevelEffect",
     "MixedRegression",
     "Observations",
     "PermutationTest",
+    "RegimeCell",
+    "RegimeErrors",
     "Regression",
+    "SeedSplit",
     "Split",
     "assess",
     "bootstrap_rates",
@@ -59,4 +65,6 @@ __all__ = [
     "report",
     "score_bootstrap",
     "verdict_sentence",
+    "regime_errors",
+    "seed_split",
 ]

@@ -17,7 +17,7 @@ def tap_names(model: nn.Module, layers: Sequence[str] | None = None) -> list[str
     Parameters
     ----------
     model : torch module
-    layers : module paths with wildcards, such as ``["lift", "blocks.*"]``; by default the members of the longest
+    layers : module paths with wildcards, such as ``["lift", "blocks.?"]``; by default the members of the longest
         `ModuleList` or `Sequential` whose members are of one class: the blocks of a spine, the layers of an encoder
 
     Raises
@@ -43,16 +43,20 @@ def tap_names(model: nn.Module, layers: Sequence[str] | None = None) -> list[str
 
 
 @contextmanager
-def tapped(model: nn.Module, layers: Sequence[str] | None = None) -> Iterator[dict[str, Tensor]]:
+def tapped(
+    model: nn.Module, layers: Sequence[str] | None = None, *, each_call: bool = False
+) -> Iterator[dict[str, Tensor]]:
     """Within the block every forward pass writes the outputs of the layers into the mapping that is yielded.
 
-    Where a module returns a tuple its first tensor counts. A layer that is called twice keeps its last output. The
-    hooks are removed at the end of the block; nothing else of the model is touched.
+    Where a module returns a tuple its first tensor counts. A layer that is called twice keeps its last output, or with
+    `each_call` all of them as "name:0", "name:1", … until the mapping is cleared: for a module that holds all blocks
+    and is called once for each, as neuraloperator's ``fno_blocks``. The hooks are removed at the end of the block;
+    nothing else of the model is touched.
     """
     names = tap_names(model, layers)
     modules = dict(model.named_modules())
     held: dict[str, Tensor] = {}
-    hooks = [modules[name].register_forward_hook(_keeper(held, name)) for name in names]
+    hooks = [modules[name].register_forward_hook(_keeper(held, name, each_call)) for name in names]
     try:
         yield held
     finally:
@@ -68,6 +72,7 @@ def hidden_states(
     call: Callable[[Any], Any] | None = None,
     pool: Callable[[Tensor], Tensor] | None = None,
     batch_size: int = 32,
+    each_call: bool = False,
 ) -> dict[str, Tensor]:
     """Outputs of the layers for all inputs, on the CPU, without gradients and in evaluation mode.
 
@@ -79,10 +84,12 @@ def hidden_states(
     call : runs the model on a batch, for models that take more than the batch; by default ``model(batch)``
     pool : maps an output (batch, …) to (batch, features), such as `pooled`; by default outputs are kept whole
     batch_size : samples per forward pass
+    each_call : keeps every call of a layer, as "name:0", "name:1", …; see `tapped`
 
     Returns
     -------
-    name → (samples, …), in the order of the model, as in the ``hidden_states`` of s3prl and transformers
+    name → (samples, …), in the order of the model (with `each_call` of the calls), as in the ``hidden_states`` of s3prl
+    and transformers
 
     Raises
     ------
@@ -96,15 +103,16 @@ def hidden_states(
     training = {module: module.training for module in model.modules()}
     model.eval()
     try:
-        with torch.no_grad(), tapped(model, layers) as held:
+        with torch.no_grad(), tapped(model, layers, each_call=each_call) as held:
             for start in range(0, count, batch_size):
                 held.clear()
                 batch = inputs[start : start + batch_size]
                 (call or model)(batch)
-                missing = [name for name in names if name not in held]
+                called = {name.rpartition(":")[0] for name in held} if each_call else {*held}
+                missing = [name for name in names if name not in called]
                 if missing:
                     raise ValueError(f"layer {missing[0]!r} was not run, or returns no tensor: leave it out of layers")
-                for name in names:
+                for name in held if each_call else names:
                     value = held[name]
                     if value.shape[:1] != (len(batch),):
                         raise ValueError(f"layer {name!r} returns {tuple(value.shape)}: expected ({len(batch)}, …)")
@@ -141,10 +149,13 @@ def pooled(states: Tensor, *, channels: Literal["first", "last"] = "last", mask:
     return torch.cat([mean, variance.sqrt()], dim=1)
 
 
-def _keeper(held: dict[str, Tensor], name: str) -> Callable[..., None]:
+def _keeper(held: dict[str, Tensor], name: str, each_call: bool) -> Callable[..., None]:
     def keep(_module: nn.Module, _inputs: Any, output: Any) -> None:
         value = output[0] if isinstance(output, tuple | list) and output else output
         if isinstance(value, Tensor):
-            held[name] = value
+            call = 0
+            while each_call and f"{name}:{call}" in held:
+                call += 1
+            held[f"{name}:{call}" if each_call else name] = value
 
     return keep
