@@ -11,10 +11,12 @@ from sciops.evaluation.privacy.curves import (
     roc,
 )
 from sciops.evaluation.privacy.likelihood_ratio import bootstrap_area, membership_scores, shadow_masks
+from sciops.evaluation.privacy.loss_distribution import composed_epsilon
 
 __all__ = [
     "Roc",
     "bootstrap_area",
+    "composed_epsilon",
     "epsilon_lower_bound",
     "gaussian_delta",
     "gaussian_epsilon",
