@@ -71,7 +71,7 @@ def test_gradients_of_records_of_every_model_of_the_zoo(name):
         batch, loss = tuple(torch.randn(2, 3, 1, 32, 32).double()), F.mse_loss
     else:
         batch, loss = (
-            (3.0 + 9.0 * (torch.rand(3, 1, 25, 25) > 0.5).double(), torch.randn(3, 1, 25, 25).double()),
+            (3.0 + 9.0 * (torch.rand(3, 1, 33, 33) > 0.5).double(), torch.randn(3, 1, 33, 33).double()),
             F.mse_loss,
         )
     found = sample_gradients(model, lambda call, record: loss(call(record[0]), record[1]), batch)
