@@ -19,7 +19,6 @@ from sciops.mixers.spectral.mixer import SpectralMixer
 from sciops.mixers.traits import Traits
 
 _LENGTH = 1 / 21  # of a derivative, in lengths of the domain: twice the difference over two spacings at 85 nodes
-_DENSE = "sine-cosine"
 
 
 class GradientProducts(nn.Module):
@@ -90,7 +89,7 @@ class GradientProducts(nn.Module):
         for name, (value, smallest) in (least | {"products": (products, 0)}).items():
             if value < smallest:
                 raise ValueError(f"{name}={value!r}: expected a whole number of at least {smallest}")
-        self.dense = SpectralMixer(channels, modes, basis=_DENSE, clip_modes=True, symmetric=symmetric)
+        self.dense = SpectralMixer(channels, modes, basis="sine-cosine", clip_modes=True, symmetric=symmetric)
         self.channels, self.axes = channels, len(self.dense.modes)
         self.bank_modes, self.bank_channels, self.products, self.poles = bank_modes, bank_channels, products, poles
         self.pairs = nn.Linear(channels, 2 * products, bias=False) if products else None
