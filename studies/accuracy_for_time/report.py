@@ -124,7 +124,7 @@ def print_report(results: Mapping[str, Any], config: Config) -> None:
         print_table(
             sorted(rows, key=lambda row: row["error"]),
             "=name; kind; error:.5f; low:.5f; high:.5f; averaged:.5f; ms/sample=milliseconds:.2f",
-            "=pays after; ms/step=milliseconds per step:.1f; steps:.0f; epochs:.1f; parameters:.0f",
+            "pays after; ms/step=milliseconds per step:.1f; steps:.0f; epochs:.1f; parameters:.0f",
             title=title,
         )
     print(
