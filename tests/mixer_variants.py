@@ -30,6 +30,7 @@ _ON_GRIDS = [
     ("slices", dict(heads=2, slices=5, local=True)),
     ("slices", dict(heads=2, slices=5, weighted=True)),
     ("convolution", dict(size=3)),
+    ("gradient_products", dict(modes=(3, 3), bank_modes=5, bank_channels=4, products=2, gate=True, symmetric=True)),
     ("recurrence", dict(heads=2)),
     ("linear_attention", dict(heads=2)),
     ("state_space", dict(state=4, axes=2)),

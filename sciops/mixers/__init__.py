@@ -1,6 +1,7 @@
 """Mixers: the parts of a model that move information between grid points, (batch, *grid, channels) → same."""
 
 from sciops.mixers.convolution import Convolution
+from sciops.mixers.gradient_products import GradientProducts
 from sciops.mixers.pooling import MeanPool, NoMixer
 from sciops.mixers.recurrence import StructuredRecurrence, solve_links, solve_mixing
 from sciops.mixers.registry import (
@@ -33,6 +34,7 @@ __all__ = [
     "BlockResolventAttention",
     "Convolution",
     "FullAttention",
+    "GradientProducts",
     "LinearAttention",
     "Matrices",
     "MeanPool",

@@ -11,6 +11,7 @@ from typing import Any
 from torch import nn
 
 from sciops.mixers.convolution import Convolution
+from sciops.mixers.gradient_products import GradientProducts
 from sciops.mixers.pooling import MeanPool, NoMixer
 from sciops.mixers.recurrence import StructuredRecurrence
 from sciops.mixers.resolvent import BlockResolventAttention, ResolventAttention
@@ -28,6 +29,7 @@ MIXERS: dict[str, type[nn.Module]] = {
     "attention": FullAttention,
     "slices": SliceAttention,
     "convolution": Convolution,
+    "gradient_products": GradientProducts,
     "self_attention": SelfAttention,
     "recurrence": StructuredRecurrence,
     "linear_attention": LinearAttention,

@@ -147,7 +147,9 @@ def load_optimizer_tensors(
                 raise ValueError(f"{name!r} of shape {tuple(value.shape)} belongs to no parameter of this model")
             means = value.shape == parameters[i].shape and key != "step"
             state.setdefault(i, {})[key] = like(value, parameters[i]) if means else value
-    if len({frozenset(quantities) for quantities in state.values()}) > 1:
+    # Muon's groups are those with Newton–Schulz steps; AdamW's have other quantities
+    muon = [("ns_steps" in group) for group in optimizer.param_groups for _ in group["params"]]
+    if len({(muon[i], frozenset(quantities)) for i, quantities in state.items()}) > len({muon[i] for i in state}):
         raise ValueError("the optimiser's tensors are not the same of every parameter")
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from sciops.training.averaging import Average
 from sciops.training.config import TrainConfig
 from sciops.training.data import Rule
+from sciops.training.muon import MuonAdamW, is_matrix
 from sciops.training.parallel import Processes, is_sharded
 from sciops.training.schedule import cycled_beta1, rate_factor
 from sciops.training.setup import autocast
@@ -85,9 +86,15 @@ class Optimization:
 def make_optimizer(
     parameters: Sequence[nn.Parameter], config: TrainConfig, device: torch.device
 ) -> torch.optim.Optimizer:
-    """AdamW (arXiv:1711.05101) that decays parameters of two or more axes only."""
+    """AdamW (arXiv:1711.05101) that decays parameters of two or more axes only, or `MuonAdamW` as the config says."""
     if not parameters:
         raise ValueError("the model has no parameter to train: it has none, or requires_grad is False for all")
+    matrices = [p for p in parameters if is_matrix(p)] if config.optimizer == "muon" else []
+    if config.optimizer == "muon":
+        if not matrices:
+            raise ValueError("optimizer='muon' trains matrices, and the model has none: pass optimizer='adamw'")
+        whole = {id(p) for p in matrices}
+        parameters = [p for p in parameters if id(p) not in whole]
     # torch's fused steps take sharded and whole tensors, but not both in one group
     groups = [
         {
@@ -99,4 +106,8 @@ def make_optimizer(
     ]
     fused = device.type in ("cpu", "cuda") and all(p.is_floating_point() for p in parameters)
     groups = [group for group in groups if group["params"]]
-    return torch.optim.AdamW(groups, lr=config.learning_rate, betas=config.betas, fused=fused)
+    adamw = torch.optim.AdamW(groups, lr=config.learning_rate, betas=config.betas, fused=fused) if groups else None
+    if config.optimizer == "adamw":
+        assert adamw is not None
+        return adamw
+    return MuonAdamW(matrices, adamw, learning_rate=config.learning_rate, weight_decay=config.weight_decay)

@@ -21,7 +21,7 @@ from typing import Any
 from tqdm.auto import tqdm
 
 from studies.accuracy_for_time.arms import ARMS
-from studies.accuracy_for_time.case import solved_alone, splits_of, trained_and_tested
+from studies.accuracy_for_time.case import solved_alone, solved_coarser, splits_of, trained_and_tested
 from studies.accuracy_for_time.report import answer, draw, print_report, summary, targets
 from studies.kit.cells import data_digest, kept
 from studies.kit.choices import require_known
@@ -63,15 +63,18 @@ def run(config: Config) -> dict[str, Any]:
     folder = opened(config, seeds=[config.data_seed, *config.seeds])
     halves = {(n + 1) // 2 for n in config.sizes if any(ARMS[name].coarse_share for name in config.arms)}
     with threads(config.threads):
-        fields = splits_of(config, tuple(sorted(halves | set(config.sizes))))
+        fields, generation = splits_of(config, tuple(sorted(halves | set(config.sizes))))
         runs = [(n, seed, name) for n in config.sizes for seed in config.seeds for name in config.arms]
         solver = {n: {refine: solved_alone(fields[n], refine) for refine in (1, 2)} for n in config.sizes}
+        for n in config.sizes:
+            solver[n][0] = solved_coarser(fields[n])
         records: dict[int, dict[str, list[dict[str, Any]]]] = {n: {} for n in config.sizes}
         with tqdm(runs, unit="run", disable=None) as bar:
             for n, seed, name in bar:
                 bar.set_postfix_str(f"{name} {n}² seed {seed}")
                 records[n].setdefault(name, []).append(_record(name, n, seed, fields, config))
-    results: dict[str, Any] = {"solver": solver, "runs": records, "summary": summary(records, solver)}
+    results: dict[str, Any] = {"solver": solver, "runs": records, "generation": generation}
+    results["summary"] = summary(records, solver, generation)
     results["targets"] = targets(results["summary"], config)
     return finished(folder, results, draw, print_report, config, answer=answer, picture="accuracy_for_time.png")
 

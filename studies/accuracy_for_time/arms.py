@@ -22,6 +22,7 @@ class Arm:
     learning_rate, weight_decay : of AdamW
     gradient_weight : of the relative gradient error in the loss
     coarse_share : share of the time in which it trains on the nested grid of half as many intervals
+    optimizer : of `TrainConfig`
     """
 
     model: str
@@ -31,10 +32,30 @@ class Arm:
     weight_decay: float = 1e-3
     gradient_weight: float = 0.3
     coarse_share: float = 0.0
+    optimizer: str = "adamw"
 
 
-_SPINE = {"width": 32, "depth": 4, "mlp": "plain", "mlp_ratio": 2.0, "mixer_activation": False, "wall": "zero"}
+_SPINE: dict[str, Any] = {
+    "width": 32,
+    "depth": 4,
+    "mlp": "plain",
+    "mlp_ratio": 2.0,
+    "mixer_activation": False,
+    "wall": "zero",
+}
 _WALLS = {"modes": (16, 16), "basis": "sine-cosine", "coordinates": "wall"}
+_BANKED = _SPINE | {
+    "mixer": ("spectral", "spectral", "gradient_products", "gradient_products"),
+    "mixer_options": {
+        "spectral": {"modes": 16, "basis": "sine-cosine"},
+        "gradient_products": {"modes": 16},
+    },
+    "coordinates": "wall",
+}
+_TRANSPOSED = _BANKED | {
+    "mixer_options": {name: {**options, "symmetric": True} for name, options in _BANKED["mixer_options"].items()},
+    "coordinates": "symmetric-wall",
+}
 _PEER = {"learning_rate": 3e-3, "weight_decay": 1e-4}
 # the correction is small and local in origin: more weights than these fit the training samples' noise
 _LEAN = {"width": 32, "depth": 4, "modes": (24, 24), "basis": "sine-cosine", "weights": "diagonal", "local": True}
@@ -42,6 +63,10 @@ _LEAN = {"width": 32, "depth": 4, "modes": (24, 24), "basis": "sine-cosine", "we
 ARMS: dict[str, Arm] = {
     "fno": Arm("fno", "network", _SPINE | {"modes": (16, 16)}),
     "sine-cosine": Arm("fno", "network", _SPINE | _WALLS, coarse_share=0.3),
+    # each of these three has one part more than the one before
+    "+ gradient products": Arm("operator", "network", _BANKED, coarse_share=0.3),
+    "+ Muon": Arm("operator", "network", _BANKED, coarse_share=0.3, optimizer="muon"),
+    "+ transposition": Arm("operator", "network", _TRANSPOSED, coarse_share=0.3, optimizer="muon"),
     "mano": Arm("mano", "network", _SPINE | {"window": 4, "heads": 4, "aggregate": "sum"}, learning_rate=2e-3),
     "spectral–multipole": Arm("hybrid", "network", _SPINE | _WALLS | {"weights": "dense", "window": 4, "heads": 4}),
     "corrector": Arm("corrector", "hybrid", _LEAN | {"refine": 2}, learning_rate=3e-3, gradient_weight=0.0),

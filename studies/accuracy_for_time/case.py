@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,11 @@ from tqdm.auto import tqdm
 
 from sciops.datasets import Normalizer, Splits, TensorFields
 from sciops.grids import Grid
+from sciops.metrics import relative_l2
 from sciops.models import Corrector, EffectiveCoefficient, Normalized, SymmetryAveraged, build_model
 from sciops.pde import darcy
 from sciops.random_fields import gaussian_random_field, two_phase
+from sciops.resampling import resample
 from sciops.symmetry import Symmetry
 from sciops.training import TrainConfig, evaluate, fit
 from studies.accuracy_for_time.arms import Arm
@@ -29,8 +32,11 @@ _BLOCK = 50  # fields drawn and solved at a time
 _ALWAYS = 10**6  # epochs: the clock ends a run
 
 
-def splits_of(config: Config, sizes: tuple[int, ...]) -> dict[int, Splits]:
-    """Train, validation and test fields by nodes per axis: Darcy flow of the li2020 law, solved on the finest grid.
+def splits_of(config: Config, sizes: tuple[int, ...]) -> tuple[dict[int, Splits], float | None]:
+    """Train, validation and test fields by nodes per axis, and the seconds that those to learn from took to make.
+
+    Darcy flow of the li2020 law, solved on the finest grid. The seconds are those of training and validation fields,
+    None for fields that were kept before times were.
 
     Kept in the study's folder, in a file for each law, sizes and numbers of samples.
     """
@@ -38,12 +44,15 @@ def splits_of(config: Config, sizes: tuple[int, ...]) -> dict[int, Splits]:
     phases = dict(low=3.0, high=12.0)
     made_by = {"finest": config.finest, "sizes": sizes, "samples": config.samples, "drawn": drawn, "phases": phases}
     found = kept_arrays(config.output, "fields", made_by, lambda: _solved(config, sizes, drawn, phases))
-    return _split({n: (found[f"a{n}"], found[f"u{n}"]) for n in sizes}, config.samples)
+    learned = sum(config.samples[:2]) / sum(config.samples)
+    seconds = float(found["seconds"]) * learned if "seconds" in found else None
+    return _split({n: (found[f"a{n}"], found[f"u{n}"]) for n in sizes}, config.samples), seconds
 
 
 def _solved(config: Config, sizes: tuple[int, ...], drawn: dict[str, Any], phases: dict[str, float]) -> dict[str, Any]:
-    """Coefficients a and solutions u by size: {"a85": …, "u85": …, …}."""
+    """Coefficients a and solutions u by size, and the seconds they took: {"a85": …, "u85": …, …, "seconds": …}."""
     fine, total = Grid((config.finest,) * 2), sum(config.samples)
+    start = time.perf_counter()
     parts: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {n: [] for n in sizes}
     for first in tqdm(range(0, total, _BLOCK), desc="fields", unit="block", disable=None, leave=False):
         count = min(_BLOCK, total - first)
@@ -53,7 +62,10 @@ def _solved(config: Config, sizes: tuple[int, ...], drawn: dict[str, Any], phase
         for n in sizes:
             s = (config.finest - 1) // (n - 1)
             parts[n].append((a[:, ::s, ::s].astype(np.float32), u[:, ::s, ::s].astype(np.float32)))
-    return {f"{name}{n}": np.concatenate(side) for n, blocks in parts.items() for name, side in zip("au", zip(*blocks))}
+    found = {
+        f"{name}{n}": np.concatenate(side) for n, blocks in parts.items() for name, side in zip("au", zip(*blocks))
+    }
+    return found | {"seconds": np.array(time.perf_counter() - start)}
 
 
 def _split(fields: dict[int, tuple[np.ndarray, np.ndarray]], samples: tuple[int, int, int]) -> dict[int, Splits]:
@@ -64,6 +76,21 @@ def _split(fields: dict[int, tuple[np.ndarray, np.ndarray]], samples: tuple[int,
         parts = [TensorFields(a[i:j, None], u[i:j, None], grid, symmetry=symmetry) for i, j in zip(ends[:-1], ends[1:])]
         found[n] = Splits(*parts)
     return found
+
+
+def solved_coarser(splits: Splits) -> dict[str, Any]:
+    """`solved_alone` on every other node of the coefficient, the solution interpolated by sines."""
+    test = splits.test
+    coarse = test.grid.coarsen(2)
+    a, u = test.x[:, 0].double(), test.y[:, 0].double()
+
+    def call(count: int | None = None) -> torch.Tensor:
+        return resample(darcy.solve(a[:count, ::2, ::2].contiguous(), coarse).u, coarse, test.grid, method="sine")
+
+    errors = relative_l2(call(), u).numpy()
+    seconds = interleaved({"solve": lambda: call(20)}, rounds=5)["solve"]
+    milliseconds = 1e3 * float(np.median(seconds)) / len(a[:20])
+    return {"error": float(errors.mean()), "errors": errors, "milliseconds": milliseconds}
 
 
 def solved_alone(splits: Splits, refine: int) -> dict[str, Any]:
@@ -90,7 +117,7 @@ def trained_and_tested(arm: Arm, size: int, seed: int, splits: dict[int, Splits]
         grid_shares=(arm.coarse_share, 1 - arm.coarse_share) if arm.coarse_share else None,
         seed=seed,
         progress=False,
-        **picked(arm, "learning_rate weight_decay gradient_weight"),
+        **picked(arm, "learning_rate weight_decay gradient_weight optimizer"),
         **picked(config, "seconds validate_every device"),
     )
     run = fit(model, Splits(training if len(training) > 1 else training[0], here.validation, None), settings)

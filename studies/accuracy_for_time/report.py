@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,17 +22,25 @@ if TYPE_CHECKING:
 _LONG = 150.0  # seconds a run from which an error is held against a target stated for 600
 
 
-def summary(records: Mapping[int, Mapping[str, list[dict[str, Any]]]], solver: Mapping[int, Any]) -> dict[int, list]:
-    """By size: a row an arm, with the mean over seeds and their range, and the rows of the solver."""
+def summary(
+    records: Mapping[int, Mapping[str, list[dict[str, Any]]]],
+    solver: Mapping[int, Any],
+    generation: float | None = None,
+) -> dict[int, list]:
+    """By size: a row an arm, with the mean over seeds and their range, and the rows of the solver.
+
+    generation : seconds that the fields to learn from took to make
+    """
     found = {}
     for n, arms in records.items():
         rows = []
         for refine, alone in solver[n].items():
-            name = "native solve" if refine == 1 else f"solve, {refine}× finer"
+            name = {0: "solve, 2× coarser", 1: "native solve"}.get(refine, f"solve, {refine}× finer")
             rows.append(
                 {"name": name, "kind": "solver", "error": alone["error"], "averaged": alone["error"], "low": None}
-                | {"high": None, "milliseconds": alone["milliseconds"], "seeds": 0, "seconds": 0.0}
+                | {"high": None, "milliseconds": alone["milliseconds"], "seeds": 0, "seconds": 0.0, "pays after": ""}
             )
+        solves = list(rows)
         for name, runs in arms.items():
             row = {"name": name, "kind": ARMS[name].kind, "seeds": len(runs)}
             for key in ("error", "averaged", "validation", "milliseconds", "milliseconds per step"):
@@ -39,9 +48,31 @@ def summary(records: Mapping[int, Mapping[str, list[dict[str, Any]]]], solver: M
             for key in ("seconds", "steps", "epochs", "parameters"):
                 row[key] = float(np.mean([run[key] for run in runs]))
             row["low"], row["high"] = (float(f([run["error"] for run in runs])) for f in (min, max))
+            row["pays after"] = pays_after(row, solves, generation)
             rows.append(row)
         found[n] = rows
     return found
+
+
+def pays_after(row: Mapping[str, Any], solves: list[dict[str, Any]], generation: float | None) -> str:
+    """Number of solutions N from which a surrogate has cost less time than the numerical solver at equal error.
+
+    N = (generation + training) / (time of a solve − time of the surrogate), the solve being the fastest one whose error
+    is not above that of the surrogate.
+
+    Returns
+    -------
+    str
+        N; "never" where the surrogate is not faster than that solve; "no solve" where none is as accurate; "unknown"
+        where the time of generation was not kept.
+    """
+    times = [one["milliseconds"] for one in solves if one["error"] <= row["error"]]
+    if not times:
+        return "no solve"
+    saved = 1e-3 * (min(times) - row["milliseconds"])
+    if saved <= 0:
+        return "never"
+    return "unknown" if generation is None else f"{math.ceil((generation + row['seconds']) / saved):,}"
 
 
 def targets(rows_by_size: Mapping[int, list[dict[str, Any]]], config: Config) -> list[dict[str, Any]]:
@@ -93,10 +124,15 @@ def print_report(results: Mapping[str, Any], config: Config) -> None:
         print_table(
             sorted(rows, key=lambda row: row["error"]),
             "=name; kind; error:.5f; low:.5f; high:.5f; averaged:.5f; ms/sample=milliseconds:.2f",
-            "ms/step=milliseconds per step:.1f; steps:.0f; epochs:.1f; parameters:.0f",
+            "pays after; ms/step=milliseconds per step:.1f; steps:.0f; epochs:.1f; parameters:.0f",
             title=title,
         )
-    print("\naveraged: over the eight symmetries of the square, eight runs of the network a sample")
+    print(
+        "\npays after: number of solutions from which generation, training and inference take less time than the "
+        "fastest"
+    )
+    print("solve with no larger error; never: that solve is faster; no solve: none of the solves is as accurate")
+    print("averaged: over the eight symmetries of the square, eight runs of the network a sample")
     for kind, meaning in KINDS.items():
         print(f"{kind}: {meaning}")
     print_targets(results["targets"])

@@ -18,6 +18,7 @@ OPTIONS = {
     "attention": {"heads": 2},
     "slices": {"heads": 2, "slices": 5},
     "convolution": {"size": 3},
+    "gradient_products": {"modes": (3, 3), "bank_modes": 5},
 }
 
 

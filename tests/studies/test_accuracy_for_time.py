@@ -81,3 +81,20 @@ def test_refusals(config):
     with pytest.raises(ValueError, match="--sizes 44"):
         run(Config(sizes=(44,)))
     assert {arm.kind for arm in ARMS.values()} == {"network", "hybrid", "peer"}
+
+
+def test_a_surrogate_pays_after_what_it_cost():
+    from studies.accuracy_for_time.report import pays_after
+
+    solves = [{"error": 0.02, "milliseconds": 1.0}, {"error": 0.01, "milliseconds": 5.0}]
+    row = {"error": 0.015, "milliseconds": 3.0, "seconds": 60.0}
+    assert pays_after(row, solves, 20.0) == "40,000"  # 80 s for 2 ms each; the solve of error 0.02 is no match
+    assert pays_after(row | {"error": 0.03}, solves, 20.0) == "never"
+    assert pays_after(row | {"error": 0.001}, solves, 20.0) == "no solve"
+    assert pays_after(row, solves, None) == "unknown"
+
+
+def test_coarser_solves_are_less_accurate_and_every_row_says_when_it_pays(results):
+    rows = {row["name"]: row for row in results["summary"][43]}
+    assert rows["solve, 2× coarser"]["error"] > 1.2 * rows["native solve"]["error"]
+    assert rows["sine-cosine"]["pays after"] and results["generation"] > 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
+from itertools import permutations
 from typing import Any, Literal
 
 import torch
@@ -59,6 +60,10 @@ class SpectralMixer(nn.Module):
     compat_shift : bool
         On odd sizes of a leading axis, moves the output down by one mode along it, as neuraloperator 2.0.0 does (its
         second fftshift should be an ifftshift); for networks trained there. Fourier only.
+    symmetric : bool
+        Weights equal under every exchange of axes, R_(k,l) = R_(l,k), so that the layer commutes with it on grids that
+        are alike along all axes. Sine and cosine bases with the same number of modes on every axis only; such layers
+        commute with mirror images whatever their weights.
 
     Raises
     ------
@@ -91,6 +96,7 @@ class SpectralMixer(nn.Module):
         bias: bool = False,
         clip_modes: bool = False,
         compat_shift: bool = False,
+        symmetric: bool = False,
     ) -> None:
         super().__init__()
         self.modes = (modes,) if isinstance(modes, int) else tuple(int(k) for k in modes)
@@ -104,6 +110,12 @@ class SpectralMixer(nn.Module):
             raise ValueError(f"modes={modes!r}: expected one to three positive whole numbers, one per grid axis")
         if compat_shift and basis != "fourier":
             raise ValueError(f"compat_shift=True with basis={basis!r}: it repeats a fault of Fourier layers only")
+        if symmetric and (basis == "fourier" or len(set(self.modes)) > 1):
+            raise ValueError(
+                f"symmetric=True with basis={basis!r} and modes={self.modes}: expected a sine or cosine basis and "
+                "as many modes on every axis"
+            )
+        self.symmetric = symmetric
         kinds, diagonal = basis.split("-"), weights == "diagonal"
         if min(channels, self.out_channels) < len(kinds):
             raise ValueError(f"channels={channels}: 'sine-cosine' needs at least two, one for each basis")
@@ -114,7 +126,7 @@ class SpectralMixer(nn.Module):
             if basis == "fourier":
                 part = FourierModes(*sizes, self.modes, diagonal, clip_modes, compat_shift)
             else:
-                part = WallModes(*sizes, self.modes, kind, diagonal, clip_modes)
+                part = (SymmetricWallModes if symmetric else WallModes)(*sizes, self.modes, kind, diagonal, clip_modes)
             self.parts.append(part)
         self.bias = nn.Parameter(torch.zeros(self.out_channels)) if bias else None
 
@@ -291,8 +303,11 @@ class WallModes(nn.Module):
         self.channels, self.modes, self.kind, self.clip = channels, modes, kind, clip
         shape = (out_channels,) if diagonal else (channels, out_channels)
         scale = _GAIN if diagonal else _GAIN / math.sqrt(channels)
-        self.weight = nn.Parameter(scale * torch.randn(*modes, *shape))
+        self._begin(scale * torch.randn(*modes, *shape))
         self.shared = nn.Parameter(torch.randn(channels, out_channels) / math.sqrt(channels)) if diagonal else None
+
+    def _begin(self, weight: Tensor) -> None:
+        self.weight = nn.Parameter(weight)
 
     def forward(self, x: Tensor, grid: Grid) -> Tensor:
         modes = self.modes_on(grid)
@@ -311,6 +326,23 @@ class WallModes(nn.Module):
         """The modes in use on this grid."""
         most, least = walls.fitting_modes(grid, self.kind), walls.least_points(grid, self.kind, self.modes)
         return _fitting(self.modes, most, grid.shape, self.clip, least)
+
+
+class SymmetricWallModes(WallModes):
+    """`WallModes` whose weight is the mean of a free one over all orders of the axes."""
+
+    def _begin(self, weight: Tensor) -> None:
+        # a weight that depends on the sorted mode numbers alone is symmetric, and keeps the gain of a free one
+        axes = len(self.modes)
+        numbers = torch.stack(torch.meshgrid(*(torch.arange(k) for k in self.modes), indexing="ij")).sort(0).values
+        self.free = nn.Parameter(weight[tuple(numbers[i] for i in range(axes))].contiguous())
+
+    @property
+    def weight(self) -> Tensor:
+        axes = len(self.modes)
+        orders = list(permutations(range(axes)))
+        rest = range(axes, self.free.ndim)
+        return torch.stack([self.free.permute(*order, *rest) for order in orders]).mean(0)
 
 
 def _fitting(modes, most, sizes, clip: bool, least) -> tuple[int, ...]:

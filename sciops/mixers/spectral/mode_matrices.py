@@ -22,6 +22,8 @@ def mode_matrices(mixer: Any, shape: Sequence[int] | None, passes: bool) -> list
     can have: R_k acts as ½(R_k + conj R_{−k}). That is what is read there, and written so that it is what acts; a row
     −k whose partner k is not kept meets zero, or the identity.
     """
+    if mixer.symmetric:
+        raise TypeError("SpectralMixer(symmetric=True): its matrices are tied in pairs; pass symmetric=False")
     if mixer.weights != "dense" or mixer.basis not in ("fourier", "sine") or mixer.compat_shift:
         raise TypeError(
             f"SpectralMixer(basis={mixer.basis!r}, weights={mixer.weights!r}, compat_shift={mixer.compat_shift}): "

@@ -11,14 +11,14 @@ from torch import Tensor
 from sciops.arrays.compiling import kept, uncompiled
 from sciops.grids import Grid
 
-COORDINATES = ("linear", "periodic", "wall", "none")
+COORDINATES = ("linear", "periodic", "wall", "symmetric-wall", "none")
 
 _ALIGNED = 1e-9  # a node is on a wall when it is nearer to it than this share of the spacing
 
 
 def coordinate_count(kind: str, ndim: int) -> int:
     """Number of channels that `coordinate_channels` returns on a grid of `ndim` axes."""
-    return {"linear": ndim, "periodic": 2 * ndim, "wall": ndim + 1, "none": 0}[kind]
+    return {"linear": ndim, "periodic": 2 * ndim, "wall": ndim + 1, "symmetric-wall": 3, "none": 0}[kind]
 
 
 def coordinate_channels(grid: Grid, kind: str, dtype: torch.dtype, device: torch.device | str) -> Tensor:
@@ -28,6 +28,8 @@ def coordinate_channels(grid: Grid, kind: str, dtype: torch.dtype, device: torch
                                                   exact equality between grids
     * ``periodic``:  sin 2πξ, cos 2πξ             band-limited
     * ``wall``:      4ξ(1 − ξ), then once 2·min over the axes of min(ξ, 1 − ξ): zero on the walls, one in the middle
+    * ``symmetric-wall``: of ``wall``, the sum and the product of the first ones and the last one, so that no axis is
+                     told from another: for models that commute with the exchange of axes
     * ``none``:      no channel
 
     The position is taken within the grid's domain, not its extent, so that a grid which stops short of a wall and one
@@ -56,8 +58,10 @@ def _channels(grid: Grid, kind: str, dtype: torch.dtype, device: torch.device) -
         channels = position
     elif kind == "periodic":
         channels = [f(2 * np.pi * xi) for xi in position for f in (np.sin, np.cos)]
-    elif kind == "wall":
+    elif kind in ("wall", "symmetric-wall"):
         channels = [4 * xi * (1 - xi) for xi in position]
+        if kind == "symmetric-wall":
+            channels = [np.sum(channels, axis=0), np.prod(channels, axis=0)]
         channels.append(2 * np.min([np.minimum(xi, 1 - xi) for xi in position], axis=0))
     else:
         raise ValueError(f"coordinates={kind!r}: expected one of {COORDINATES}")

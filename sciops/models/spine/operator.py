@@ -49,8 +49,8 @@ class SpineOptions:
         Dilates that convolution by round(reference spacing / spacing) along each axis, so that it covers the same
         length on a finer grid. Without a reference the dilation is 1.
     coordinates : str
-        Coordinate channels: "linear", "periodic", "wall", "none" (see `coordinate_channels`) or "auto": "none" on a
-        periodic reference grid, otherwise what the mixer declares, "linear" where mixers disagree.
+        Coordinate channels: "linear", "periodic", "wall", "symmetric-wall", "none" (see `coordinate_channels`) or
+        "auto": "none" on a periodic reference grid, otherwise what the mixer declares, "linear" where mixers disagree.
     wall : str
         "zero" sets the output to exactly 0 at the nodes on the domain's wall.
     grid : Grid or mapping, optional
@@ -77,7 +77,7 @@ class SpineOptions:
     local: bool = False
     local_padding: str = "zeros"
     dilate: bool = True
-    coordinates: Literal["auto", "linear", "periodic", "wall", "none"] = "auto"
+    coordinates: Literal["auto", "linear", "periodic", "wall", "symmetric-wall", "none"] = "auto"
     wall: Literal["none", "zero"] = "none"
     grid: Grid | Mapping[str, Any] | None = None
     reference_spacing: float | Sequence[float] | None = None
