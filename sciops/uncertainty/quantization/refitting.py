@@ -71,7 +71,9 @@ def refit_weights(
         raise ValueError(f"steps={steps}, batch_size={batch_size}, learning_rate={learning_rate}: expected more than 0")
     for name, fields in (("train", train), ("validation", validation)):
         if not len(fields[0]) or len(fields[0]) != len(fields[1]):
-            raise ValueError(f"{name}: {len(fields[0])} inputs, {len(fields[1])} outputs: expected equal numbers, at least 1")
+            raise ValueError(
+                f"{name}: {len(fields[0])} inputs, {len(fields[1])} outputs: expected equal numbers, at least 1"
+            )
     seen, winners = _features(model, *train, grid)
     held, expected = _features(model, *validation, grid)
     inner = _quantized(model)
