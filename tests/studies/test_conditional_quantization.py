@@ -26,7 +26,6 @@ from studies.conditional_quantization.cases import (
 )
 from studies.conditional_quantization.training import ideal_sampler, matched, weights_record
 
-
 CONFIG = study.Config(
     cases=("mirror", "sensors"),
     arms=("quantized", "flow"),
