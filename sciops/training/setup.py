@@ -101,6 +101,7 @@ class OnGrid(nn.Module):
 
 
 def autocast(config: TrainConfig, device: torch.device) -> contextlib.AbstractContextManager:
+    """Context in which the forward pass runs in the precision of the config; of full precision it does nothing."""
     dtype = _AUTOCAST.get(config.precision)
     return contextlib.nullcontext() if dtype is None else torch.autocast(device.type, dtype=dtype)
 

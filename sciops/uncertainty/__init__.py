@@ -21,6 +21,7 @@ from sciops.uncertainty.quantization import (
     keep_points_used,
     lloyd,
     quantization_losses,
+    refit_weights,
     shares,
     split_unused,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "nearest",
     "nearest_error",
     "quantization_losses",
+    "refit_weights",
     "repeated",
     "shares",
     "split_unused",

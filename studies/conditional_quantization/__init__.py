@@ -14,6 +14,7 @@ probabilities? Does it beat the others by the energy score and the Wasserstein d
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,11 +23,11 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
-from studies.conditional_quantization.arms import ARMS, FIRST, OURS, step_seconds, width_of
+from studies.conditional_quantization.arms import ARMS, FIRST, OURS, build, has_weights, step_seconds, width_of
 from studies.conditional_quantization.cases import CASES, case_of, data_of
 from studies.conditional_quantization.figures import draw
 from studies.conditional_quantization.report import answer, print_report, summary
-from studies.conditional_quantization.training import Spec, ideal_sampler, trained
+from studies.conditional_quantization.training import Spec, ideal_sampler, refitted, trained
 from studies.kit.cells import kept
 from studies.kit.choices import require_installed, require_known
 from studies.kit.pool import pool
@@ -42,7 +43,7 @@ class Config:
     steps: int = 150  # of "quantized"; the others take as much processor time
     width: int = 20  # channels of the network of "quantized"; the others have as many parameters
     rates: tuple[float, ...] = (3e-3, 1e-2)  # peak rates to choose from
-    fields: tuple[int, int] = (8000, 512)  # training and test fields of "mirror"
+    fields: tuple[int, int] = (8000, 256)  # training and test fields of "mirror"
     sensor_fields: tuple[int, int] = (2400, 96)  # of "sensors"
     digits: tuple[int, int] = (1280, 320)  # of "digits"
     vorticity_fields: tuple[int, int] = (2000, 200)  # of "vorticity"
@@ -55,6 +56,7 @@ class Config:
 
 PRESETS = {
     "quick": Config(),
+    "medium": Config(steps=600, fields=(8000, 512), output=Path("runs/conditional_quantization_medium")),
     "full": Config(
         cases=tuple(CASES),
         arms=tuple(ARMS),
@@ -115,16 +117,20 @@ def _plan(case: str, config: Config, cells: Path) -> list[Spec]:
     def measure() -> dict[str, Any]:
         one = case_of(*data)
         widths = {arm: width_of(one, arm, config.width) for arm in arms}
-        return {"widths": widths, "seconds": step_seconds(one, widths)}
+        ours = build(one, OURS, 0, widths[OURS])
+        began = time.process_time()
+        refitted(ours, one, 0)
+        return {"widths": widths, "seconds": step_seconds(one, widths), "refit": time.process_time() - began}
 
     found = kept(cells, f"{case}-steps", made_by, measure)
+    whole = config.steps * found["seconds"][OURS] + found["refit"]  # time of a training of "quantized"
     return [
         Spec(
             case=case,
             arm=arm,
             seed=config.seeds[0],
             rate=config.rates[0],
-            steps=max(8, round(config.steps * found["seconds"][OURS] / found["seconds"][arm])),
+            steps=max(8, round((whole - found["refit"] * has_weights(arm)) / found["seconds"][arm])),
             width=found["widths"][arm],
             train=data[1],
             test=data[2],

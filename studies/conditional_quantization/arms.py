@@ -43,6 +43,11 @@ MODES = {"mirror": 2, "sensors": 4, "digits": 4, "vorticity": 8}
 _ROUNDS = 6
 
 
+def has_weights(arm: str) -> bool:
+    """Whether an arm has several points with weights, which are fitted once more after the training."""
+    return ARMS[arm].kind == "quantized" and ARMS[arm].options["points"] != 1
+
+
 def options_of(arm: str, case: str) -> dict[str, Any]:
     """The options of the kind, with the number of points of the case."""
     named = {"modes": MODES[case], "2 modes": 2 * MODES[case]}

@@ -61,7 +61,7 @@ CASES = {
 }
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def case_of(name: str, train: int, test: int, points: int, bank: int) -> Case:
     """The case of a name in `CASES`, the same at every call.
 

@@ -28,8 +28,8 @@ from typing import Any
 from studies.kit.choices import require_known
 from studies.kit.pool import run_all
 from studies.kit.study import finished, opened, picked
+from studies.precision_recall import fields
 from studies.precision_recall.chain import chain_cell
-from studies.precision_recall.equation import burgers_fields
 from studies.precision_recall.fields import field_cell
 from studies.precision_recall.report import answer, claims, draw, print_report, three
 from studies.precision_recall.text import reader_of, text_cell
@@ -44,7 +44,7 @@ class Config:
     samples: int = 400  # generated samples; the reference of text and fields has twice as many, for its halves
     neighbours: int = 4  # k
     other_neighbours: tuple[int, ...] = (1, 2, 8, 16)  # k of the ablation
-    splits: int = 6  # random halves of the reference for a ceiling
+    splits: int = 4  # random halves of the reference for a ceiling
     smallest: float = 0.05  # smallest difference of a score that counts
     temperatures: tuple[float, ...] = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5)  # of the language models
     chain_steps: int = 120  # steps of the model of the chain
@@ -102,12 +102,12 @@ def run(config: Config) -> dict[str, Any]:
     if not config.seeds or not config.temperatures:
         raise ValueError("--seeds and --temperatures: expected at least one of each")
     folder = opened(config, seeds=config.seeds, methods=["precision_recall"])
-    if "fields" in config.parts:  # made once, before several processes ask for it
-        burgers_fields(folder.path / "data", fields_needed(config), config.points)
+    if "fields" in config.parts:  # data and reader, made once before several processes ask for them
+        fields.reader_of(folder.path, _options("fields", config))
     if "text" in config.parts:
-        reader_of(folder.path, picked(config, OF["text"]))
+        reader_of(folder.path, _options("text", config))
     jobs = [(part, folder.path, seed, config) for seed in config.seeds for part in config.parts]
-    found = run_all(one_cell, jobs, workers=config.workers, unit="cell")
+    found = run_all(one_cell, jobs, workers=config.workers, threads=1, unit="cell")
     results: dict[str, Any] = {part: [r for r in found if r["part"] == part] for part in config.parts}
     results["temperatures"] = three(config)
     results["claims"] = claims(results, config)
@@ -116,10 +116,13 @@ def run(config: Config) -> dict[str, Any]:
 
 def one_cell(part: str, folder: Path, seed: int, config: Config) -> dict[str, Any]:
     """The record of one part and seed, read back where it is there."""
+    return {"part": part, "seed": seed, **CELLS[part](folder, seed, _options(part, config))}
+
+
+def _options(part: str, config: Config) -> dict[str, Any]:
+    """What decides the cells of a part."""
     options = picked(config, OF[part])
-    if part == "fields":
-        options["fields"] = fields_needed(config)
-    return {"part": part, "seed": seed, **CELLS[part](folder, seed, options)}
+    return options | {"fields": fields_needed(config)} if part == "fields" else options
 
 
 def fields_needed(config: Config) -> int:

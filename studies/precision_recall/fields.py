@@ -19,7 +19,7 @@ from sciops.evaluation import (
     spectrum_features,
 )
 from sciops.metrics import relative_l2
-from studies.kit.cells import kept
+from studies.kit.cells import cell_name, kept
 from studies.kit.mixer_fields import train_steps
 from studies.precision_recall.equation import MEANS, burgers_fields, grid_of
 from studies.precision_recall.scoring import ablated, compared
@@ -44,6 +44,7 @@ PREPARED: dict[str, dict[str, Any]] = {
 }
 SHARE = {"fit": "reference", "residual": True, "explained": 0.99}
 REPEATED = 16
+READER = 10_000  # seed of the reader, which no judged model has
 
 
 def field_cell(folder: Path, seed: int, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,7 +65,7 @@ def _measured(folder: Path, seed: int, options: Mapping[str, Any]) -> dict[str, 
     reference = {"a": a[train : train + 2 * n], "u": u[train : train + 2 * n]}
     learnt = (a[:train], u[:train])
     made = outputs(learnt, given, grid, seed, options)
-    reader = trained(learnt, grid, 10_000, options["field_steps"])  # never one of those that are judged
+    reader = reader_of(folder, options)
     real = features(reader, reference["a"], reference["u"], grid)
     weight = joint_weight(real["inputs"], real["fields"])
     pairs = joint_features(real["inputs"], real["fields"], weight=weight)
@@ -82,6 +83,17 @@ def _measured(folder: Path, seed: int, options: Mapping[str, Any]) -> dict[str, 
             arms[arm]["ablation"] = ablated(real["fields"], own["fields"], options, **SHARE)
     shown = {arm: y[:4, 0].tolist() for arm, (_, y) in made.items()}
     return {"arms": arms, "shown": shown}
+
+
+def reader_of(folder: Path, options: Mapping[str, Any]) -> nn.Module:
+    """The FNO whose activations are compared, never one of those that are judged: trained once for all seeds."""
+    train, grid = options["train"], grid_of(options["points"])
+    path = folder / "data" / cell_name("field-reader", dict(options))
+    if not path.exists():
+        data = burgers_fields(folder / "data", options["fields"], options["points"])
+        learnt = tuple(torch.from_numpy(data[name][:train]).float()[:, None] for name in ("a", "u"))
+        sciops.save_model(trained((learnt[0], learnt[1]), grid, READER, options["field_steps"]), path)
+    return sciops.load_model(path).eval()
 
 
 def outputs(

@@ -163,7 +163,7 @@ def test_clusters_as_good_as_scipys():
 def test_more_clusters_than_different_samples():
     x = torch.tensor([[0.0], [0.0], [1.0], [1.0], [1.0]])
     centres, labels, cost = k_means(x, 4)
-    assert cost == 0 and len(set(labels.tolist())) == 2 and centres.shape == (4, 1)
+    assert cost < 1e-12 and len(set(labels.tolist())) == 2 and centres.shape == (4, 1)
     p, q = histograms(np.zeros((20, 2)), np.zeros((20, 2)))
     assert sorted(p) == sorted(q) == [0, 20]
 

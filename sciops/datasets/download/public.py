@@ -33,7 +33,8 @@ class PublicSets(dict[str, PublicSet]):
 
 
 @overload
-def load_public(name: None = None) -> PublicSets: ...
+def load_public(name: None = None) -> PublicSets:
+    """All known data sets, as a table."""
 
 
 @overload
@@ -47,7 +48,8 @@ def load_public(
     limit: int | None = ...,
     budget: Budget | None = ...,
     **options: Any,
-) -> Splits: ...
+) -> Splits:
+    """The data set of this name, with its splits."""
 
 
 @within_budget

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -9,8 +10,6 @@ from torch import Tensor
 
 from sciops.arrays.kinds import like
 from sciops.evaluation.precision_recall.preparation import clouds
-
-_PAIRS = 2**22  # distances held at a time
 
 
 def histograms(
@@ -62,7 +61,7 @@ def clustered(
 def k_means(
     x: Tensor, clusters: int, *, restarts: int = 5, iterations: int = 100, seed: int = 0
 ) -> tuple[Tensor, Tensor, float]:
-    """Lloyd's k-means from the k-means++ start, the best of several restarts.
+    """Lloyd's k-means of scikit-learn from the greedy k-means++ start, the best of several restarts.
 
     Parameters
     ----------
@@ -73,16 +72,18 @@ def k_means(
     restarts, iterations : int
         Starts, and most iterations of each; an iteration that moves no sample is the last.
     seed : int
-        Of a generator on the CPU, so that every device has the same starts.
+        Of the starts. Clusters are found on the CPU.
 
     Returns
     -------
     tuple
-        Centres (clusters, features), labels (samples,) int64, and the sum of squared distances. A cluster that loses
-        all samples keeps its centre.
+        Centres (clusters, features), labels (samples,) int64, and the sum of squared distances. There are
+        fewer clusters than asked for, the rest without samples, where there are fewer different samples.
 
     Raises
     ------
+    ImportError
+        Without scikit-learn, naming the command that installs it.
     ValueError
         More clusters than samples, or an option below 1.
     """
@@ -91,44 +92,19 @@ def k_means(
             raise ValueError(f"{name}={value!r}: expected a whole number of at least 1")
     if clusters > len(x):
         raise ValueError(f"clusters={clusters}: there are {len(x)} samples; pass at most as many clusters")
-    x = x - x.mean(0)  # products of matrices lose the digits of a common offset
-    random = torch.Generator().manual_seed(seed)
-    best: tuple[Tensor, Tensor, float] | None = None
-    for _ in range(restarts):
-        centres = _spread_centres(x, clusters, random)
-        labels = x.new_full((len(x),), -1, dtype=torch.int64)
-        for _ in range(iterations):
-            new = _nearest(x, centres)
-            if torch.equal(new, labels):
-                break
-            labels = new
-            counts = torch.bincount(labels, minlength=clusters).to(x.dtype)[:, None]
-            sums = torch.zeros_like(centres).index_add_(0, labels, x)
-            centres = torch.where(counts > 0, sums / counts.clamp_min(1), centres)
-        cost = float((x - centres[labels]).square().sum())
-        if best is None or cost < best[2]:
-            best = (centres, labels, cost)
-    assert best is not None
-    return best
+    found = _sklearn().KMeans(
+        clusters, n_init=int(restarts), max_iter=int(iterations), tol=0.0, random_state=seed, algorithm="lloyd"
+    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Number of distinct clusters")  # of equal samples; stated in the docstring
+        found.fit((x - x.mean(0)).detach().cpu().numpy())  # about the mean: a common offset costs digits
+    centres, labels = (torch.from_numpy(v).to(x.device) for v in (found.cluster_centers_, found.labels_))
+    return centres.to(x.dtype), labels.long(), float(found.inertia_)
 
 
-def _spread_centres(x: Tensor, clusters: int, random: torch.Generator) -> Tensor:
-    """k-means++: each centre is a sample, drawn with the squared distance from the nearest earlier one as weight."""
-    chosen = [int(torch.randint(len(x), (1,), generator=random))]
-    squares = (x - x[chosen[0]]).square().sum(1)
-    for _ in range(clusters - 1):
-        weights = squares.double().cpu().cumsum(0)
-        drawn = torch.rand(1, generator=random, dtype=torch.float64)
-        if weights[-1] > 0:
-            at = min(int(torch.searchsorted(weights, drawn * weights[-1], right=True)), len(x) - 1)
-        else:  # every sample is a centre already
-            at = int(drawn * len(x))
-        chosen.append(at)
-        squares = torch.minimum(squares, (x - x[at]).square().sum(1))
-    return x[chosen]
-
-
-def _nearest(x: Tensor, centres: Tensor) -> Tensor:
-    half = 0.5 * centres.square().sum(1)
-    size = max(1, _PAIRS // len(centres))
-    return torch.cat([(half - part @ centres.T).argmin(1) for part in x.split(size)])
+def _sklearn() -> Any:
+    try:
+        from sklearn import cluster
+    except ImportError:
+        raise ImportError("clusters need scikit-learn: pip install 'sciops[audit]'") from None
+    return cluster

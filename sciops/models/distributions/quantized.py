@@ -128,11 +128,21 @@ class Quantized(DistributionModel):
                 f"the network inside returned {h.shape[-1]} channels, expected features={self.features}: set its "
                 "out_channels, or make the model by its name, as build_model('quantized:fno')"
             )
-        seen = torch.cat([h.detach(), x.movedim(1, -1).to(h.dtype)], -1)
-        inner = F.gelu(self.weight_features(seen)).flatten(1, -2).mean(1)
-        points = self.masked(self._split(self.point_head(h)), x, grid)
+        seen = self.seen(h, x)
         log_spread = self._split(self.spread_head(seen)).clamp(min=_LEAST)
-        return Heads(points, log_spread, self.weight_head(inner))
+        return Heads(self.points_of(h, x, grid), log_spread, self.logits_of(seen))
+
+    def seen(self, h: Tensor, x: Tensor) -> Tensor:
+        """What weights and spread are read from, (batch, *grid, channels): features h, detached, and the input x."""
+        return torch.cat([h.detach(), x.movedim(1, -1).to(h.dtype)], -1)
+
+    def points_of(self, h: Tensor, x: Tensor, grid: Grid | None = None) -> Tensor:
+        """Points (batch, n, channels, *grid) from features h (batch, *grid, features)."""
+        return self.masked(self._split(self.point_head(h)), x, grid)
+
+    def logits_of(self, seen: Tensor) -> Tensor:
+        """Logits of the weights (batch, n) from what `seen` returns."""
+        return self.weight_head(F.gelu(self.weight_features(seen)).flatten(1, -2).mean(1))
 
     def cells(
         self, x: Tensor, grid: Grid | None = None, *, samples: int = 32, generator: torch.Generator | None = None

@@ -101,6 +101,7 @@ def outside_share(u: Tensor, basis: Eigenbasis, coefficients: Tensor) -> Tensor:
 
 
 def default_boundary(grid: Grid) -> Boundary:
+    """Boundary condition of the noise where none is given: "periodic" on a periodic grid, "neumann" on others."""
     return "periodic" if grid.centering == "periodic" else "neumann"
 
 

@@ -113,10 +113,12 @@ def gradients(
 
 
 def filled(found: Sequence[Tensor | None], like: Sequence[Tensor]) -> list[Tensor]:
+    """Gradients with zeros, in the shapes of `like`, where there is none."""
     return [torch.zeros_like(t) if g is None else g for g, t in zip(found, like)]
 
 
 def check_shape(h: Tensor, x: Tensor) -> None:
+    """Raises ValueError where a layer changes the shape of its state: h is its output for the input x."""
     if h.shape != x.shape:
         raise ValueError(
             f"a layer made {tuple(h.shape)} of {tuple(x.shape)}: the states of a stack have one shape; make one stack "
@@ -125,6 +127,7 @@ def check_shape(h: Tensor, x: Tensor) -> None:
 
 
 def summed_in(*tensors: Tensor) -> torch.dtype:
+    """The precision in which products of the tensors are summed: their common one, float32 at least."""
     return reduce(torch.promote_types, [t.dtype for t in tensors], torch.float32)
 
 

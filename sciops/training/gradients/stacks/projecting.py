@@ -74,6 +74,7 @@ _KEEPERS: weakref.WeakKeyDictionary[nn.Sequential, Keeper] = weakref.WeakKeyDict
 
 
 def keeper_of(stack: LinearStack) -> Keeper:
+    """The `Keeper` of a stack, one for each `nn.Sequential`; created at the first call."""
     found = _KEEPERS.get(stack.sequential)
     if found is None:
         found = _KEEPERS[stack.sequential] = Keeper()
