@@ -197,18 +197,19 @@ class MultipoleAttention(nn.Module):
 
     def _as_published(self, x: Tensor, count: int, factors: Tensor) -> Tensor:
         """The layer of the paper, in bands that stay in the cache where that is possible."""
-        if self.sampler == "conv" and self.attention.in_bands(x):
-            work, weights = self.attention.work(self._shapes(x.shape[:-1], count)), self.attention.weights()
+        attention: Any = self.attention
+        if self.sampler == "conv" and attention.in_bands(x):
+            work, weights = attention.work(self._shapes(x.shape[:-1], count)), attention.weights()
             recorded = partial(self._plain, work, count)
             return banded_pyramid(Pyramid(work, self.rate, count, recorded), weights, self.down, self.up, factors, x)
-        return self._merged(x, count, self.attention.attend, self.coarsened, self.refined, factors)
+        return self._merged(x, count, attention.attend, self.coarsened, self.refined, factors)
 
     def _outputs(self, periodic: bool, fields: Sequence[Tensor]) -> list[Tensor]:
         """O_l of X_l, finest first: kernels on all levels, attention from l_0 on."""
         outputs: list[Tensor | None] = [None] * len(fields)
         if self.kernels is not None:
             outputs = [depthwise(x, self._kernel(level), periodic) for level, x in enumerate(fields)]
-        if self.attention is not None:
+        if self.attention is not None and self.attention_from is not None:
             first = min(self.attention_from, len(fields) - 1)
             for level, y in enumerate(self.attention.attend(fields[first:]), start=first):
                 own = outputs[level]
@@ -216,7 +217,8 @@ class MultipoleAttention(nn.Module):
         return [torch.zeros_like(x) if y is None else y for x, y in zip(fields, outputs)]
 
     def _kernel(self, level: int) -> Tensor:
-        return self.kernels[min(level, _KERNELS - 1)]
+        kernels: Any = self.kernels
+        return kernels[min(level, _KERNELS - 1)]
 
     def _finer(self, periodic: bool) -> Callable[[Tensor, tuple[int, ...]], Tensor]:
         return partial(self.refined, periodic=periodic) if periodic else self.refined
@@ -327,7 +329,8 @@ class MultipoleAttention(nn.Module):
             radii.append(None if radii[-1] is None else radii[-1] * reach * UP)
             shapes.append(tuple(-(-n // self.rate) for n in shapes[-1]))
         factors = self._factors(len(shapes), torch.zeros((), dtype=torch.float64)).to(setting.dtype).abs()
-        bounds = [self.attention.bound(setting, sizes, radius) for sizes, radius in zip(shapes, radii)]
+        attention: Any = self.attention
+        bounds = [attention.bound(setting, sizes, radius) for sizes, radius in zip(shapes, radii)]
         value, _, _ = bounds[-1]
         for (own, _, _), factor, down, up in zip(bounds[-2::-1], factors, downs[::-1], ups[::-1]):
             value = own + factor * up * value * down

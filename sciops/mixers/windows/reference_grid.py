@@ -31,8 +31,9 @@ def transfer_matrices(
     if reference.same_points(grid):
         return None
     pairs = [_axis(a, b) for a, b in zip(reference.axes, grid.axes)]
-    place = dict(dtype=dtype, device=device)
-    up, down = ([torch.from_numpy(np.ascontiguousarray(m)).to(**place) for m in side] for side in zip(*pairs))
+    up, down = (
+        [torch.from_numpy(np.ascontiguousarray(m)).to(dtype=dtype, device=device) for m in side] for side in zip(*pairs)
+    )
     return up, down
 
 
