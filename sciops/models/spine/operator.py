@@ -144,6 +144,11 @@ class Operator(nn.Module):
         if reference is not None and reference.ndim != self.ndim:
             raise ValueError(f"ndim={o.ndim}: the grid has {reference.ndim} axes; leave ndim out")
         by_mixer = {name: resolved_options(name, by_mixer[name], self.ndim) for name in by_mixer}
+        for (
+            options
+        ) in by_mixer.values():  # a smooth pyramid is tied to the model's grid, which is saved with the options
+            if options.get("reference") == "auto":
+                options["reference"] = reference if options.get("pyramid") == "smooth" and reference else None
         traits = {traits_of(name, by_mixer[name]) for name in by_mixer}
         self.periodic = any(one.periodic for one in traits)
         self.coordinates = _automatic(traits, reference) if o.coordinates == "auto" else o.coordinates
