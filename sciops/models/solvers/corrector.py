@@ -167,7 +167,8 @@ class Corrector(nn.Module):
     @property
     def normalizers_fitted(self) -> bool:
         """Whether the model's statistics are others than a mean of 0 and a deviation of 1."""
-        return not isinstance(self.model, Normalized) or not self.model.output.is_identity
+        fitted = self.model.output if isinstance(self.model, Normalized) else None
+        return fitted is None or not fitted.is_identity
 
     def _blocks(self, dataset: Any, batch_size: int, progress: bool) -> Iterator[dict[str, Tensor]]:
         """Batches of the data set in its order, with u_s as second channel of x."""

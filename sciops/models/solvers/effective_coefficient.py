@@ -121,7 +121,8 @@ class EffectiveCoefficient(nn.Module):
     @property
     def normalizers_fitted(self) -> bool:
         """Whether the statistics of log a are others than a mean of 0 and a deviation of 1."""
-        return not isinstance(self.model, Normalized) or not self.model.input.is_identity
+        fitted = self.model.input if isinstance(self.model, Normalized) else None
+        return fitted is None or not fitted.is_identity
 
 
 def effective_coefficient(
