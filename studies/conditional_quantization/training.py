@@ -113,8 +113,13 @@ def refitted(model: nn.Module, case: Case, seed: int) -> None:
     """Fits the weights of a model of several points to the points that it ended with; leaves other models alone."""
     inner = distribution_inside(model)
     if isinstance(inner, Quantized) and inner.points > 1:
-        fields = [(part.x[:REFITTED], part.y[:REFITTED]) for part in (case.splits.train, case.splits.validation)]
-        refit_weights(model, fields[0], fields[1], case.grid, generator=torch.Generator().manual_seed(seed))
+        fields = case.splits.train.x[:REFITTED], case.splits.train.y[:REFITTED]
+        kept_for = len(fields[0]) // 8  # the validation fields alone are too few to tell better weights from worse
+        fitted = tuple(part[kept_for:] for part in fields)
+        held = tuple(
+            torch.cat([a[:kept_for], b]) for a, b in zip(fields, (case.splits.validation.x, case.splits.validation.y))
+        )
+        refit_weights(model, fitted, held, case.grid, generator=torch.Generator().manual_seed(seed))
 
 
 def scores(case: Case, law: Law) -> dict[str, list[float]]:
