@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+
+from sciops.models.apply import evaluating
+from sciops.models.taps import caught
 
 
 def tap_names(model: nn.Module, layers: Sequence[str] | None = None) -> list[str]:
@@ -43,21 +46,37 @@ def tap_names(model: nn.Module, layers: Sequence[str] | None = None) -> list[str
 
 
 @contextmanager
-def tapped(model: nn.Module, layers: Sequence[str] | None = None) -> Iterator[dict[str, Tensor]]:
-    """Within the block every forward pass writes the outputs of the layers into the mapping that is yielded.
+def tapped(model: nn.Module, layers: Sequence[str] | None = None) -> Iterator[_Last]:
+    """Within the block the mapping that is yielded holds the layers' outputs of the latest forward pass.
 
     Where a module returns a tuple its first tensor counts. A layer that is called twice keeps its last output. The
     hooks are removed at the end of the block; nothing else of the model is touched.
     """
     names = tap_names(model, layers)
-    modules = dict(model.named_modules())
-    held: dict[str, Tensor] = {}
-    hooks = [modules[name].register_forward_hook(_keeper(held, name)) for name in names]
-    try:
-        yield held
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with caught(model, names) as held:
+        yield _Last(held)
+
+
+class _Last(Mapping[str, Tensor]):
+    """The last tensor of every list; names without one are left out."""
+
+    def __init__(self, held: dict[str, list[Any]]) -> None:
+        self.held = held
+
+    def __getitem__(self, name: str) -> Tensor:
+        if not self.held[name] or not isinstance(self.held[name][-1], Tensor):
+            raise KeyError(name)
+        return self.held[name][-1]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, kept in self.held.items() if kept and isinstance(kept[-1], Tensor))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def clear(self) -> None:
+        for kept in self.held.values():
+            kept.clear()
 
 
 def hidden_states(
@@ -93,25 +112,19 @@ def hidden_states(
     if count == 0:
         raise ValueError("inputs: there are no samples")
     names, found = tap_names(model, layers), dict[str, list[Tensor]]()
-    training = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        with torch.no_grad(), tapped(model, layers) as held:
-            for start in range(0, count, batch_size):
-                held.clear()
-                batch = inputs[start : start + batch_size]
-                (call or model)(batch)
-                missing = [name for name in names if name not in held]
-                if missing:
-                    raise ValueError(f"layer {missing[0]!r} was not run, or returns no tensor: leave it out of layers")
-                for name in names:
-                    value = held[name]
-                    if value.shape[:1] != (len(batch),):
-                        raise ValueError(f"layer {name!r} returns {tuple(value.shape)}: expected ({len(batch)}, …)")
-                    found.setdefault(name, []).append((pool(value) if pool else value).detach().cpu())
-    finally:
-        for module, mode in training.items():
-            module.training = mode
+    with evaluating(model), torch.no_grad(), tapped(model, layers) as held:
+        for start in range(0, count, batch_size):
+            held.clear()
+            batch = inputs[start : start + batch_size]
+            (call or model)(batch)
+            missing = [name for name in names if name not in held]
+            if missing:
+                raise ValueError(f"layer {missing[0]!r} was not run, or returns no tensor: leave it out of layers")
+            for name in names:
+                value = held[name]
+                if value.shape[:1] != (len(batch),):
+                    raise ValueError(f"layer {name!r} returns {tuple(value.shape)}: expected ({len(batch)}, …)")
+                found.setdefault(name, []).append((pool(value) if pool else value).detach().cpu())
     return {name: torch.cat(parts) for name, parts in found.items()}
 
 
@@ -139,12 +152,3 @@ def pooled(states: Tensor, *, channels: Literal["first", "last"] = "last", mask:
     mean = (flat * weights).sum(1) / total
     variance = ((flat - mean[:, None]).square() * weights).sum(1) / total
     return torch.cat([mean, variance.sqrt()], dim=1)
-
-
-def _keeper(held: dict[str, Tensor], name: str) -> Callable[..., None]:
-    def keep(_module: nn.Module, _inputs: Any, output: Any) -> None:
-        value = output[0] if isinstance(output, tuple | list) and output else output
-        if isinstance(value, Tensor):
-            held[name] = value
-
-    return keep
