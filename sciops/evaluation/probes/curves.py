@@ -116,7 +116,12 @@ def depth_curves(
     overall_drawn = np.mean([drawn[level] for level in levels], axis=0)
     trend = {scale: float(_spearman(values[None], overall[None])[0]) for scale, values in bias.items()}
     trends = {scale: _spearman(values, overall_drawn) for scale, values in each.items()}
-    trend_ends = {scale: np.nanquantile(values, [alpha / 2, 1 - alpha / 2]) for scale, values in trends.items()}
+    tails = [alpha / 2, 1 - alpha / 2]
+    # one layer has no trend
+    trend_ends = {
+        scale: np.nanquantile(values, tails) if np.isfinite(values).any() else np.full(2, np.nan)
+        for scale, values in trends.items()
+    }
     odds = each["log odds"]
     tail = np.minimum((odds <= 0).sum(axis=0), (odds >= 0).sum(axis=0))
     p = np.array(holm([min(1.0, 2 * (1 + int(count)) / (draws + 1)) for count in tail]))
