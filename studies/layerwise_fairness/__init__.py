@@ -22,7 +22,7 @@ from studies.kit.choices import require_known
 from studies.kit.pool import run_all
 from studies.kit.study import finished, opened, picked
 from studies.layerwise_fairness.cells import field_cell, speech_cell
-from studies.layerwise_fairness.report import answer, claims, draw, print_report
+from studies.layerwise_fairness.report import answer, claims, draw, hidden_shift, print_report
 
 PARTS = ("speech", "fields")
 CELLS = {"speech": speech_cell, "fields": field_cell}
@@ -99,7 +99,7 @@ def run(config: Config) -> dict[str, Any]:
     jobs = [(part, folder.path, seed, picked(config, options[part])) for part in config.parts for seed in config.seeds]
     records = run_all(one_cell, jobs, workers=config.workers, unit="cell")
     results: dict[str, Any] = {part: [r for r in records if r["part"] == part] for part in config.parts}
-    results["claims"] = claims(results, config)
+    results |= {"claims": claims(results, config), "hidden shift": hidden_shift(results, config)}
     return finished(folder, results, draw, print_report, config, answer=answer)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -90,19 +91,25 @@ def _curves(errors: Mapping[str, Any], clusters: Any, groups: Any, **about: Any)
     return {
         "layers": found.layers,
         "groups": dict(zip(found.groups, found.errors.tolist())),
-        "bias": {scale: values.tolist() for scale, values in found.bias.items()},
-        "low": {scale: values.tolist() for scale, values in found.low.items()},
-        "high": {scale: values.tolist() for scale, values in found.high.items()},
+        "bias": {scale: _listed(values) for scale, values in found.bias.items()},
+        "low": {scale: _listed(values) for scale, values in found.low.items()},
+        "high": {scale: _listed(values) for scale, values in found.high.items()},
         "trend": {scale: None if np.isnan(value) else value for scale, value in found.trend.items()},
         "onset": found.emergence,
         "warning": found.warning,
     }
 
 
+def _listed(values: np.ndarray) -> list[float | None]:
+    """The values, None for a ratio to no error at all."""
+    return [float(v) if np.isfinite(v) else None for v in values]
+
+
 def _controls(
     layers: Mapping[str, np.ndarray], labels: Any, train: np.ndarray, groups: Any, seed: int, strength: float
 ) -> dict[str, Any]:
     """Errors of a probe of shuffled labels, and of one with a hidden layer; by layer."""
+    from sklearn.exceptions import ConvergenceWarning
     from sklearn.neural_network import MLPClassifier
 
     mixed = shuffled(labels, seed=seed, within=train.astype(int))
@@ -112,7 +119,8 @@ def _controls(
         center, scale = h[train].mean(0), h[train].std(0) + 1e-12
         x = (h - center) / scale
         probe = MLPClassifier((64,), alpha=strength / 10, max_iter=40, random_state=seed, early_stopping=True)
-        found["hidden layer"][name] = float(
-            (probe.fit(x[train], labels[train]).predict(x[~train]) != labels[~train]).mean()
-        )
+        with warnings.catch_warnings():  # the length of training is part of the probe
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            probe.fit(x[train], labels[train])
+        found["hidden layer"][name] = float((probe.predict(x[~train]) != labels[~train]).mean())
     return found

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciops.evaluation import spread
+from sciops.evaluation.fairness import holm
 from sciops.evaluation.probes import SCALES
 from sciops.plotting import PALETTE
 from studies.kit.figures import band, panels
@@ -19,6 +20,7 @@ from studies.kit.verdicts import seed_verdict, shown
 if TYPE_CHECKING:
     from studies.layerwise_fairness import Config
 
+_SEEN = ("", lambda row: "seen" if row["seen"] else "the reverse" if row["against"] else "not seen")
 TRENDS = ("difference", "ratio", "log odds")
 _CAPTION = (
     "Errors of probes by layer (bands: least to greatest over seeds), and the gap between the groups in log odds; "
@@ -27,16 +29,16 @@ _CAPTION = (
 
 
 def claims(results: Mapping[str, Any], config: Config) -> list[dict[str, Any]]:
-    """[{"part", "claim", "value", "verdict", "seen"}]: the paper's claims by the calibrated rule, over seeds."""
+    """[{"part", "claim", "value", "verdict", "p", "seen", "against"}]: the paper's claims by the calibrated rule.
+
+    p is that of a t test over seeds, adjusted by Holm over all rows; `seen` and `against` need a verdict and p < 0.05.
+    The ratio is left out where a seed's reference makes no error in some layer.
+    """
     rows: list[dict[str, Any]] = []
 
     def add(part: str, claim: str, less: Sequence[float], more: Sequence[float], smallest: float) -> None:
         """The claim is that `less` is below `more`."""
-        verdict = seed_verdict(less, more, smallest=smallest)
-        found = spread(b - a for a, b in zip(less, more))
-        value = f"{'+' if found.mean >= 0 else ''}{found:.3f}"
-        seen = verdict is not None and verdict.winner == "first"
-        rows.append({"part": part, "claim": claim, "value": value, "verdict": shown(verdict), "seen": seen})
+        rows.append({"part": part, "claim": claim, **_compared(less, more, smallest)})
 
     for part, arm, tuned in _models(results):
         own = results[part]
@@ -46,7 +48,7 @@ def claims(results: Mapping[str, Any], config: Config) -> list[dict[str, Any]]:
             zero = [0.0] * len(gap)
             name = f"{arm}, {task}"
             add(part, f"{name}: worse for the rarer group from the first layer on", zero, gap, config.smallest)
-            for scale in TRENDS:
+            for scale in _scales(curves):
                 rho = [_number(c["trend"][scale]) for c in curves]
                 if task == "identity":
                     add(part, f"{name}: bias ({scale}) least where the error is least", zero, rho, 0.0)
@@ -54,7 +56,7 @@ def claims(results: Mapping[str, Any], config: Config) -> list[dict[str, Any]]:
                     add(part, f"{name}: bias ({scale}) largest where the error is least", rho, zero, 0.0)
         if tuned:
             after = [r["arms"]["fine-tuned"]["content"] for r in own]
-            for scale in TRENDS:
+            for scale in _scales(after):
                 rho = [_number(c["trend"][scale]) for c in after]
                 add(part, f"fine-tuned, content: bias ({scale}) largest where the error is least", rho, zero, 0.0)
             last = {a: [r["arms"][a]["content"]["bias"]["difference"][-1] for r in own] for a in tuned}
@@ -62,7 +64,55 @@ def claims(results: Mapping[str, Any], config: Config) -> list[dict[str, Any]]:
             add(part, "adversarial training makes it smaller still", last[tuned[2]], last[tuned[1]], 0.0)
             fresh = {a: [list(r["arms"][a]["accent"].values())[-1] for r in own] for a in tuned}
             add(part, "adversarial training hides the accent from a fresh probe", fresh[tuned[1]], fresh[tuned[2]], 0.0)
+    return _adjusted(rows)
+
+
+def hidden_shift(results: Mapping[str, Any], config: Config) -> list[dict[str, Any]]:
+    """Rows as in `claims`: the content gap of a probe of the reference alone against that of a pooled, balanced probe.
+
+    A pooled probe divides the cost of a group's shift among all groups, and their difference no longer shows it.
+    """
+    rows = []
+    for arm in results["speech"][0]["arms"] if results.get("speech") else ():
+        of = [r["arms"][arm] for r in results["speech"]]
+        pooled, alone = (
+            [one[task]["bias"]["difference"][-1] for one in of] for task in ("content", "content, reference probe")
+        )
+        row = {"arm": arm, "pooled": spread(pooled), "alone": spread(alone)}
+        rows.append(row | _compared(pooled, alone, config.smallest))
+    return _adjusted(rows)
+
+
+def _compared(less: Sequence[float], more: Sequence[float], smallest: float) -> dict[str, Any]:
+    """What `more` is above `less` by, over seeds: value, verdict, its winner, p of a t test."""
+    verdict = seed_verdict(less, more, smallest=smallest)
+    gaps = np.subtract(more, less)
+    found = spread(gaps)
+    value = f"{'+' if found.mean >= 0 else ''}{found:.3f}"
+    winner = verdict.winner if verdict is not None else ""
+    return {"value": value, "verdict": shown(verdict), "winner": winner, "p": _p_value(gaps)}
+
+
+def _p_value(gaps: np.ndarray) -> float:
+    """Two-sided p of a t test of mean 0; 1 where one seed, or no difference at all, tells nothing."""
+    from scipy.stats import ttest_1samp
+
+    if len(gaps) < 2 or not gaps.any():
+        return 1.0
+    return float(ttest_1samp(gaps, 0.0).pvalue) if np.ptp(gaps) > 0 else 0.0
+
+
+def _adjusted(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows with p by Holm, and whether the verdict outlives it."""
+    for row, p in zip(rows, holm([row["p"] for row in rows])):
+        row["p"] = p
+        row["seen"], row["against"] = (p < 0.05 and row["winner"] == winner for winner in ("first", "second"))
     return rows
+
+
+def _scales(curves: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The scales whose trend is defined: no ratio where the reference makes no error in some layer."""
+    return tuple(s for s in TRENDS if all(None not in c["bias"][s] for c in curves))
 
 
 def _number(value: float | None) -> float:
@@ -82,17 +132,14 @@ def _models(results: Mapping[str, Any]) -> list[tuple[str, str, tuple[str, ...]]
 
 def answer(results: Mapping[str, Any]) -> str:
     """The first sentence of the page."""
-    seen = sum(row["seen"] for row in results["claims"])
-    warned = [
-        bool(r["arms"][arm][task]["warning"])
-        for part, arm, _ in _models(results)
-        for r in results[part]
-        for task in ("identity", "content")
-    ]
-    said = f"{seen} of {len(results['claims'])} claims about bias by depth have a verdict for them"
-    if not warned:
+    rows = results["claims"]
+    seen, against = (sum(row[kind] for row in rows) for kind in ("seen", "against"))
+    said = f"Of {len(rows)} claims about bias by depth, verdicts support {seen} and contradict {against}"
+    hidden = results.get("hidden shift")
+    if not hidden:
         return f"{said}."
-    return f"{said}; in {sum(warned)} of {len(warned)} curves the trend changes with the scale of the bias."
+    count = sum(row["seen"] for row in hidden)
+    return f"{said}; a pooled probe hides a shift that a probe of the reference shows in {count} of {len(hidden)} arms."
 
 
 def print_report(results: Mapping[str, Any], config: Config) -> None:
@@ -109,12 +156,15 @@ def print_report(results: Mapping[str, Any], config: Config) -> None:
                 curves = [r["arms"][arm][task] for r in own]
                 for i, layer in enumerate(curves[0]["layers"]):
                     cells = {g: spread(c["groups"][g][i] for c in curves) for g in curves[0]["groups"]}
-                    gaps = {s: spread(c["bias"][s][i] for c in curves) for s in SCALES}
+                    of = {s: [c["bias"][s][i] for c in curves] for s in SCALES}
+                    gaps = {s: None if None in values else spread(values) for s, values in of.items()}
                     rows[f"{arm}, {layer}"] = {**cells, **gaps}
             if rows:
                 groups = list(own[0]["arms"][next(iter(own[0]["arms"]))][task]["groups"])
                 columns = "; ".join(f"{name}:.3f" for name in (*groups, *SCALES))
                 title = f"{part}, {task}: error of each group, and bias on four scales (± over {len(own)} seeds)"
+                if any(row["ratio"] is None for row in rows.values()):
+                    title += "; no ratio where a seed's reference makes no error"
                 print_table(rows, "=name", columns, title=title)
         _print_onsets(part, own)
         _print_controls(part, own)
@@ -127,9 +177,11 @@ def print_report(results: Mapping[str, Any], config: Config) -> None:
             rows[arm] = {"first": spread(v[0] for v in of), "last": spread(v[-1] for v in of), "own": own_head}
         columns = "=name; first layer=first:.3f; last layer=last:.3f; its own head in training=own:.3f"
         print_table(rows, columns, title="speech: error of a fresh probe of the accent (2/3: nothing is known)")
-    seen = ("", lambda row: "seen" if row["seen"] else "not seen")
+        title = "speech, content, last layer: gap en-029 − en-US of a probe trained on all accents alike, and on en-US"
+        columns = "=arm; all accents=pooled:.3f; en-US=alone:.3f; more=value; verdict; p (Holm)=p:.2g"
+        print_table(results["hidden shift"], columns, _SEEN, title=title)
     title = f"claims of arXiv:2604.18249 by the verdict over {len(config.seeds)} seeds; value: what should be above 0"
-    print_table(results["claims"], "=claim; part; value; verdict", seen, title=title)
+    print_table(results["claims"], "=claim; part; value; verdict; p (Holm)=p:.2g", _SEEN, title=title)
 
 
 def _print_onsets(part: str, own: Sequence[Mapping[str, Any]]) -> None:
@@ -143,7 +195,9 @@ def _print_onsets(part: str, own: Sequence[Mapping[str, Any]]) -> None:
             onset = ", ".join(f"{layer} {count}" for layer, count in counts.most_common())
             row: dict[str, Any] = {"curve": f"{arm}, {task}", "onset": onset}
             if len(first["layers"]) > 1:
-                row |= {scale: f"{np.mean([_number(c['trend'][scale]) for c in curves]):+.2f}" for scale in TRENDS}
+                row |= {
+                    scale: f"{np.mean([_number(c['trend'][scale]) for c in curves]):+.2f}" for scale in _scales(curves)
+                }
                 row["warned"] = f"{sum(bool(c['warning']) for c in curves)} of {len(curves)}"
             rows.append(row)
     columns = "curve; onset; difference; ratio; log odds; warned"

@@ -295,6 +295,14 @@ RESULTS = {
         "Languages lose -5.8 % of their loss by a partner on average; same script +9.6 % (p 0.002) and same family "
         "-2.6 % (p 0.009).",
     ),
+    "layerwise_fairness": (
+        {
+            "claims": [{"seen": True, "against": False}, {"seen": False, "against": True}],
+            "hidden shift": [{"seen": True}, {"seen": False}],
+        },
+        "Of 2 claims about bias by depth, verdicts support 1 and contradict 1; a pooled probe hides a shift that a "
+        "probe of the reference shows in 1 of 2 arms.",
+    ),
     "precision_recall": (
         {"temperatures": ["0.5", "1.0", "2.0"], "claims": [{"seen": True}, {"seen": False}]},
         "1 of 2 claims have a verdict for them.",

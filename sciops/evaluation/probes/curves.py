@@ -111,7 +111,8 @@ def depth_curves(
     # a resample has twice the noise of the data: its own and that of the data it is drawn from
     twice = {level: 2 * value for level, value in noise.items()}
     each = _scales(drawn, reference, group, counts, twice)
-    ends = {scale: np.quantile(values, [alpha / 2, 1 - alpha / 2], axis=0) for scale, values in each.items()}
+    with np.errstate(invalid="ignore"):  # infinite ratios, where resamples of the reference have no error
+        ends = {scale: np.quantile(values, [alpha / 2, 1 - alpha / 2], axis=0) for scale, values in each.items()}
     overall = np.mean([mean[level] for level in levels], axis=0)
     overall_drawn = np.mean([drawn[level] for level in levels], axis=0)
     trend = {scale: float(_spearman(values[None], overall[None])[0]) for scale, values in bias.items()}
