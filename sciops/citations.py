@@ -354,6 +354,22 @@ _PAPERS = {
         "2508.02256",
         2025,
     ),
+    "layerwise_fairness": _arxiv(
+        "herron2026where",
+        "Where Do Self-Supervised Speech Models Become Unfair?",
+        "Herron, F. and Hjuler, M. and Rossato, S. and Allauzen, A. and Portet, F.",
+        "2604.18249",
+        2026,
+    ),
+    "embedding_errors": _arxiv(
+        "herron2026identifying",
+        "Identifying and typifying demographic unfairness in phoneme-level embeddings of self-supervised speech "
+        "recognition models",
+        "Herron, F. and Rossato, S. and Allauzen, A. and Portet, F.",
+        "2604.22631",
+        2026,
+        "Findings of ACL 2026",
+    ),
     "task_grouping": _arxiv(
         "standley2020which",
         "Which Tasks Should Be Learned Together in Multi-task Learning?",
@@ -577,6 +593,8 @@ _METHODS = {
     "fairness": ("asr_fairness", "model_based_fairness"),
     "interference": ("interference_matrix", "task_grouping"),
     "regime_errors": ("responsible_benchmarking", "layerwise_unfairness", "embedding_unfairness"),
+    "layerwise_fairness": ("layerwise_fairness",),
+    "embedding_errors": ("embedding_errors",),
     "encoder_decoder": ("t5", "locost"),
     "gap_sentences": ("pegasus",),
     "best_rq": ("best_rq",),

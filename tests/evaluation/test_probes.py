@@ -23,6 +23,7 @@ from sciops.evaluation.probes import (
     split_gap,
     squared_shift,
     tap_names,
+    upstream,
 )
 
 pytest.importorskip("sklearn")
@@ -250,3 +251,62 @@ def test_padding_does_not_count():
 def test_one_line_for_what_is_wrong(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_an_upstream_returns_the_input_of_the_first_layer_and_every_output():
+    model = nn.Sequential(nn.Linear(3, 4), nn.Sequential(*[nn.Linear(4, 4) for _ in range(3)])).double()
+    x = torch.randn(2, 5, 3, dtype=torch.float64)
+    found = upstream(model, x)
+    states = [model[0](x)]
+    for layer in model[1]:
+        states.append(layer(states[-1]))
+    assert len(found["hidden_states"]) == 4 and found["last_hidden_state"] is found["hidden_states"][-1]
+    for i, expected in enumerate(states):
+        torch.testing.assert_close(found[f"hidden_state_{i}"], expected, rtol=0, atol=0)
+    assert found["last_hidden_state"].requires_grad
+    twice = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3)).double()
+    twice[1] = twice[0]  # one module, two calls
+    with pytest.raises(ValueError, match="ran 2 times"):
+        upstream(twice, x, layers=["0"])
+
+
+def test_an_upstream_of_recordings_does_not_depend_on_their_padding():
+    torch.manual_seed(0)
+    model = sciops.build_model("speech_encoder", in_channels=1, out_channels=16, depth=2, bins=20, updates=0).eval()
+    recordings = [torch.randn(4000), torch.randn(2400)]
+    both, alone = upstream(model, recordings), upstream(model, recordings[1:])
+    assert len(both["hidden_states"]) == 3
+    n = alone["last_hidden_state"].shape[1]
+    for a, b in zip(both["hidden_states"], alone["hidden_states"]):
+        torch.testing.assert_close(a[1:, :n], b, rtol=1e-4, atol=1e-5)
+    for bad in ([], [torch.zeros(2, 3)]):
+        with pytest.raises(ValueError, match="expected"):
+            upstream(model, bad)
+
+
+def test_an_operation_in_place_after_a_layer_does_not_change_what_was_kept():
+    class Residual(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.blocks = nn.ModuleList([nn.Linear(3, 3) for _ in range(2)])
+
+        def forward(self, x):
+            for block in self.blocks:
+                x = block(x)
+                x += 1.0
+            return x
+
+    model, x = Residual(), torch.randn(4, 3)
+    expected = model.blocks[0](x)
+    torch.testing.assert_close(hidden_states(model, x)["blocks.0"], expected.detach(), rtol=0, atol=0)
+
+
+def test_the_trend_over_layers_is_the_rank_correlation_of_scipy():
+    from scipy.stats import spearmanr
+
+    rng = np.random.default_rng(1)
+    cluster = np.repeat(np.arange(20), 5)
+    errors = {f"l{i}": (rng.uniform(size=100) < p).astype(float) for i, p in enumerate((0.2, 0.5, 0.4, 0.4, 0.7))}
+    found = depth_curves(errors, cluster, np.where(cluster % 2, "B", "A"), reference="A", group="B", draws=50)
+    for scale, values in found.bias.items():
+        assert found.trend[scale] == pytest.approx(spearmanr(values, found.errors.mean(axis=0)).statistic, abs=1e-12)

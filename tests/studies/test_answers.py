@@ -318,6 +318,14 @@ RESULTS = {
         "of that regime by -18% to -10%, elsewhere by +5% to +11%; the FNO's error against neuraloperator's is -9.5% "
         "[-18.1%, +5.1%], undecided.",
     ),
+    "layerwise_fairness": (
+        {
+            "claims": [{"seen": True, "against": False}, {"seen": False, "against": True}],
+            "hidden shift": [{"seen": True}, {"seen": False}],
+        },
+        "Of 2 claims about bias by depth, verdicts support 1 and contradict 1; a pooled probe hides a shift that a "
+        "probe of the reference shows in 1 of 2 arms.",
+    ),
     "precision_recall": (
         {"temperatures": ["0.5", "1.0", "2.0"], "claims": [{"seen": True}, {"seen": False}]},
         "1 of 2 claims have a verdict for them.",

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from sciops.arrays.scale import widened
 from sciops.models.apply import evaluating, unwrapped
+from sciops.models.taps import caught
 
 
 def text_features(
@@ -73,26 +74,18 @@ def text_features(
         raise ValueError(f"{len(empty)} of {len(words)} texts have no token, the first is text {int(empty[0])}")
     takes = inspect.signature(unwrapped(model).forward).parameters
     name = next((name for name in ("mask", "attention_mask") if name in takes and mask is not None), None)
-    states: list[Tensor] = []
-
-    def keep(_: nn.Module, __: Any, output: Any) -> None:
-        states.append(output[0] if isinstance(output, tuple) else output)
-
-    handle = modules[layer].register_forward_hook(keep)
     parts = []
-    try:
-        with evaluating(model), torch.no_grad():
-            for part, held in zip(words.long().split(batch_size), present.split(batch_size)):
-                part, held = part.to(device), held.to(device)
-                states.clear()
-                model(part, **({} if name is None else {name: held}))
-                parts.append(_pooled(states, held, layer, pool))
-    finally:
-        handle.remove()
+    with evaluating(model), torch.no_grad(), caught(model, [layer]) as found:
+        states = found[layer]
+        for part, held in zip(words.long().split(batch_size), present.split(batch_size)):
+            part, held = part.to(device), held.to(device)
+            states.clear()
+            model(part, **({} if name is None else {name: held}))
+            parts.append(_pooled(states, held, layer, pool))
     return torch.cat(parts)
 
 
-def _pooled(states: list[Tensor], held: Tensor, layer: str, pool: str) -> Tensor:
+def _pooled(states: list[Any], held: Tensor, layer: str, pool: str) -> Tensor:
     if len(states) != 1 or not isinstance(states[0], Tensor) or states[0].shape[:-1] != held.shape:
         got = [tuple(getattr(state, "shape", ())) for state in states]
         raise ValueError(

@@ -9,6 +9,7 @@ from sciops.evaluation.probes.geometry import GroupShift, Scatter, group_shift, 
 from sciops.evaluation.probes.linear import balanced_weights, probe_errors, shuffled
 from sciops.evaluation.probes.taps import hidden_states, pooled, tap_names, tapped
 from sciops.evaluation.probes.transfer import GapSplit, split_gap
+from sciops.evaluation.probes.upstream import upstream
 
 __all__ = [
     "SCALES",
@@ -28,4 +29,5 @@ __all__ = [
     "squared_shift",
     "tap_names",
     "tapped",
+    "upstream",
 ]

@@ -111,12 +111,18 @@ def depth_curves(
     # a resample has twice the noise of the data: its own and that of the data it is drawn from
     twice = {level: 2 * value for level, value in noise.items()}
     each = _scales(drawn, reference, group, counts, twice)
-    ends = {scale: np.quantile(values, [alpha / 2, 1 - alpha / 2], axis=0) for scale, values in each.items()}
+    with np.errstate(invalid="ignore"):  # infinite ratios, where resamples of the reference have no error
+        ends = {scale: np.quantile(values, [alpha / 2, 1 - alpha / 2], axis=0) for scale, values in each.items()}
     overall = np.mean([mean[level] for level in levels], axis=0)
     overall_drawn = np.mean([drawn[level] for level in levels], axis=0)
     trend = {scale: float(_spearman(values[None], overall[None])[0]) for scale, values in bias.items()}
     trends = {scale: _spearman(values, overall_drawn) for scale, values in each.items()}
-    trend_ends = {scale: np.nanquantile(values, [alpha / 2, 1 - alpha / 2]) for scale, values in trends.items()}
+    tails = [alpha / 2, 1 - alpha / 2]
+    # one layer has no trend
+    trend_ends = {
+        scale: np.nanquantile(values, tails) if np.isfinite(values).any() else np.full(2, np.nan)
+        for scale, values in trends.items()
+    }
     odds = each["log odds"]
     tail = np.minimum((odds <= 0).sum(axis=0), (odds >= 0).sum(axis=0))
     p = np.array(adjusted_p([min(1.0, 2 * (1 + int(count)) / (draws + 1)) for count in tail]))

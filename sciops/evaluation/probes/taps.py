@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+
+from sciops.models.apply import evaluating
+from sciops.models.taps import caught
 
 
 def tap_names(model: nn.Module, layers: Sequence[str] | None = None) -> list[str]:
@@ -43,10 +46,8 @@ def tap_names(model: nn.Module, layers: Sequence[str] | None = None) -> list[str
 
 
 @contextmanager
-def tapped(
-    model: nn.Module, layers: Sequence[str] | None = None, *, each_call: bool = False
-) -> Iterator[dict[str, Tensor]]:
-    """Within the block every forward pass writes the outputs of the layers into the mapping that is yielded.
+def tapped(model: nn.Module, layers: Sequence[str] | None = None, *, each_call: bool = False) -> Iterator[_Kept]:
+    """Within the block the mapping that is yielded holds the layers' outputs of the latest forward pass.
 
     Where a module returns a tuple its first tensor counts. A layer that is called twice keeps its last output, or with
     `each_call` all of them as "name:0", "name:1", … until the mapping is cleared: for a module that holds all blocks
@@ -54,14 +55,38 @@ def tapped(
     nothing else of the model is touched.
     """
     names = tap_names(model, layers)
-    modules = dict(model.named_modules())
-    held: dict[str, Tensor] = {}
-    hooks = [modules[name].register_forward_hook(_keeper(held, name, each_call)) for name in names]
-    try:
-        yield held
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with caught(model, names) as held:
+        yield _Kept(held, each_call)
+
+
+class _Kept(Mapping[str, Tensor]):
+    """The last tensor that each name kept, or all of them as "name:0", "name:1", …; names without one are left out."""
+
+    def __init__(self, held: dict[str, list[Any]], each_call: bool) -> None:
+        self.held, self.each_call = held, each_call
+
+    def _tensors(self) -> dict[str, Tensor]:
+        found: dict[str, Tensor] = {}
+        for name, kept in self.held.items():
+            tensors = [value for value in kept if isinstance(value, Tensor)]
+            if self.each_call:
+                found |= {f"{name}:{call}": value for call, value in enumerate(tensors)}
+            elif tensors:
+                found[name] = tensors[-1]
+        return found
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._tensors()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors())
+
+    def __len__(self) -> int:
+        return len(self._tensors())
+
+    def clear(self) -> None:
+        for kept in self.held.values():
+            kept.clear()
 
 
 def hidden_states(
@@ -100,26 +125,21 @@ def hidden_states(
     if count == 0:
         raise ValueError("inputs: there are no samples")
     names, found = tap_names(model, layers), dict[str, list[Tensor]]()
-    training = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        with torch.no_grad(), tapped(model, layers, each_call=each_call) as held:
-            for start in range(0, count, batch_size):
-                held.clear()
-                batch = inputs[start : start + batch_size]
-                (call or model)(batch)
-                called = {name.rpartition(":")[0] for name in held} if each_call else {*held}
-                missing = [name for name in names if name not in called]
-                if missing:
-                    raise ValueError(f"layer {missing[0]!r} was not run, or returns no tensor: leave it out of layers")
-                for name in held if each_call else names:
-                    value = held[name]
-                    if value.shape[:1] != (len(batch),):
-                        raise ValueError(f"layer {name!r} returns {tuple(value.shape)}: expected ({len(batch)}, …)")
-                    found.setdefault(name, []).append((pool(value) if pool else value).detach().cpu())
-    finally:
-        for module, mode in training.items():
-            module.training = mode
+    with evaluating(model), torch.no_grad(), tapped(model, layers, each_call=each_call) as held:
+        for start in range(0, count, batch_size):
+            held.clear()
+            batch = inputs[start : start + batch_size]
+            (call or model)(batch)
+            states = dict(held)
+            called = {name.rpartition(":")[0] for name in states} if each_call else {*states}
+            missing = [name for name in names if name not in called]
+            if missing:
+                raise ValueError(f"layer {missing[0]!r} was not run, or returns no tensor: leave it out of layers")
+            for name in states if each_call else names:
+                value = states[name]
+                if value.shape[:1] != (len(batch),):
+                    raise ValueError(f"layer {name!r} returns {tuple(value.shape)}: expected ({len(batch)}, …)")
+                found.setdefault(name, []).append((pool(value) if pool else value).detach().cpu())
     return {name: torch.cat(parts) for name, parts in found.items()}
 
 
@@ -147,15 +167,3 @@ def pooled(states: Tensor, *, channels: Literal["first", "last"] = "last", mask:
     mean = (flat * weights).sum(1) / total
     variance = ((flat - mean[:, None]).square() * weights).sum(1) / total
     return torch.cat([mean, variance.sqrt()], dim=1)
-
-
-def _keeper(held: dict[str, Tensor], name: str, each_call: bool) -> Callable[..., None]:
-    def keep(_module: nn.Module, _inputs: Any, output: Any) -> None:
-        value = output[0] if isinstance(output, tuple | list) and output else output
-        if isinstance(value, Tensor):
-            call = 0
-            while each_call and f"{name}:{call}" in held:
-                call += 1
-            held[f"{name}:{call}" if each_call else name] = value
-
-    return keep
