@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sciops.evaluation import spread
-from sciops.evaluation.fairness import holm
+from sciops.evaluation.multiplicity import adjusted_p
 from sciops.evaluation.probes import SCALES
 from sciops.plotting import PALETTE
 from studies.kit.figures import band, panels
@@ -104,7 +104,7 @@ def _p_value(gaps: np.ndarray) -> float:
 
 def _adjusted(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows with p by Holm, and whether the verdict outlives it."""
-    for row, p in zip(rows, holm([row["p"] for row in rows])):
+    for row, p in zip(rows, adjusted_p([row["p"] for row in rows])):
         row["p"] = p
         row["seen"], row["against"] = (p < 0.05 and row["winner"] == winner for winner in ("first", "second"))
     return rows
