@@ -17,7 +17,9 @@ def small(source: str, target: str, *, most: int | None = None) -> None:
     for width, colours in ((1000, 192), (1000, 64), (900, 64), (800, 64), (700, 64)):
         size = (width, round(image.height * width / image.width))
         fitting = image.resize(size, Image.Resampling.LANCZOS) if image.width > width else image
-        fitting.quantize(colours, dither=Image.Dither.NONE).save(target, optimize=True)
+        # by default the colours of thin lines go to the areas, which have more points
+        few = fitting.quantize(colours, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+        few.save(target, optimize=True)
         if most is None or Path(target).stat().st_size <= most:
             return
     raise ValueError(f"{target} has more than {most:,} bytes: draw less")
