@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+
+Engine = Literal["vmap", "loop"]
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,7 @@ class PrivateGradients:
     clip : C, largest norm of one record's gradient
     expected_batch : q·n, the mean size of a batch that takes each record with probability q
     chunk : records whose gradients are held at once; None for all
+    engine : see `sample_gradients`
 
     Raises ValueError for a negative noise, or a clip or batch that is not positive.
     """
@@ -27,6 +30,7 @@ class PrivateGradients:
     clip: float
     expected_batch: float
     chunk: int | None = None
+    engine: Engine = "vmap"
 
     def __post_init__(self) -> None:
         if not self.noise >= 0 or not self.clip > 0 or not self.expected_batch > 0:
@@ -39,7 +43,12 @@ class PrivateGradients:
 
 
 def sample_gradients(
-    model: nn.Module, loss: Callable[..., Tensor], batch: Any, *, chunk: int | None = None
+    model: nn.Module,
+    loss: Callable[..., Tensor],
+    batch: Any,
+    *,
+    chunk: int | None = None,
+    engine: Engine = "vmap",
 ) -> dict[str, Tensor]:
     """Gradients of every record's loss: name → (records, *parameter).
 
@@ -48,18 +57,25 @@ def sample_gradients(
     model : torch module without state that records share (no BatchNorm in training mode)
     loss : ``loss(call, record)`` → scalar, where ``call(*inputs)`` runs the model and the record has a batch axis of 1
     batch : tensors (records, …), or a mapping or tuple of them
-    chunk : records at once
+    chunk : records at once, for "vmap"
+    engine : {"vmap", "loop"}
+        All records at once by `torch.func`, or one after the other by autograd: slower, and for models that
+        `torch.func` cannot transform.
 
     Raises
     ------
     ValueError
-        The model has BatchNorm layers in training mode, which mix records.
+        The model has BatchNorm layers in training mode, which mix records; `torch.func` cannot transform the model; or
+        its forward pass changes a buffer, which would carry statistics of the records unprotected.
 
     Notes
     -----
     By `torch.func.vmap` over `torch.func.grad`: no hooks, so that it serves models whose layers take a grid. Parameters
-    that two modules share count once.
+    that two modules share count once. A forward pass that draws random numbers (dropout, the mean of a flow's samples)
+    draws for each record separately, so that it equals a loop in distribution only.
     """
+    if engine not in ("vmap", "loop"):
+        raise ValueError(f"engine={engine!r}: expected 'vmap' or 'loop'")
     mixed = [name for name, m in model.named_modules() if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.training]
     if mixed:
         raise ValueError(
@@ -67,19 +83,54 @@ def sample_gradients(
         )
     parameters = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
     fixed = {name: p.detach() for name, p in model.named_parameters() if not p.requires_grad}
+    if engine == "loop":
+        return _looped(model, loss, batch, parameters, fixed)
     fixed |= {name: b.detach() for name, b in model.named_buffers()}
 
     def of_one(values: Mapping[str, Tensor], record: Any) -> Tensor:
         one = torch.utils._pytree.tree_map(lambda x: x[None], record)
+        return loss(_call(model, values, fixed), one)
 
-        def call(*inputs: Any, **options: Any) -> Any:
-            return torch.func.functional_call(model, (dict(values), fixed), inputs, options)
+    mapped = torch.func.vmap(torch.func.grad(of_one), in_dims=(None, 0), randomness="different", chunk_size=chunk)
+    try:
+        return mapped(parameters, batch)
+    except RuntimeError as error:
+        if isinstance(error, torch.OutOfMemoryError):
+            raise
+        reason = str(error).strip().split("\n")[0].split(". ")[0]
+        raise ValueError(
+            f"torch.func cannot transform {type(model).__name__} or its loss ({reason}): pass engine='loop'"
+        ) from error
 
-        return loss(call, one)
 
-    return torch.func.vmap(torch.func.grad(of_one), in_dims=(None, 0), randomness="different", chunk_size=chunk)(
-        parameters, batch
-    )
+def _call(model: nn.Module, values: Mapping[str, Tensor], fixed: Mapping[str, Tensor]) -> Callable[..., Any]:
+    def call(*inputs: Any, **options: Any) -> Any:
+        return torch.func.functional_call(model, (dict(values), dict(fixed)), inputs, options)
+
+    return call
+
+
+def _looped(
+    model: nn.Module, loss: Callable[..., Tensor], batch: Any, parameters: dict[str, Tensor], fixed: dict[str, Tensor]
+) -> dict[str, Tensor]:
+    values = {name: p.clone().requires_grad_(True) for name, p in parameters.items()}
+    buffers = {name: b.detach() for name, b in model.named_buffers()}
+    records = len(torch.utils._pytree.tree_leaves(batch)[0])
+    found = {name: p.new_zeros(records, *p.shape) for name, p in parameters.items()}
+    for i in range(records):
+        kept = {name: b.clone() for name, b in buffers.items()}  # what the model changes are these copies
+        one = torch.utils._pytree.tree_map(lambda x, i=i: x[i : i + 1], batch)
+        value = loss(_call(model, values, fixed | kept), one)
+        changed = [name for name, b in buffers.items() if not torch.equal(kept[name], b)]
+        if changed:
+            raise ValueError(
+                f"the forward pass changes the buffer {changed[0]}, which would carry statistics of the records: "
+                "call model.eval(), or replace the layer"
+            )
+        for name, g in zip(values, torch.autograd.grad(value, list(values.values()), allow_unused=True)):
+            if g is not None:
+                found[name][i] = g
+    return found
 
 
 def private_gradients(
@@ -117,8 +168,8 @@ def private_gradients(
     wanted = {name: p for name, p in model.named_parameters() if p.requires_grad}
     leaves = torch.utils._pytree.tree_leaves(batch)
     if len(leaves[0]):
-        each = sample_gradients(model, loss, batch, chunk=private.chunk)
-        squares = torch.stack([g.flatten(1).double().square().sum(1) for g in each.values()])
+        each = sample_gradients(model, loss, batch, chunk=private.chunk, engine=private.engine)
+        squares = torch.stack([_real(g).reshape(len(g), -1).double().square().sum(1) for g in each.values()])
         norms = squares.sum(0).sqrt()
         if not bool(torch.isfinite(norms).all()):
             raise ValueError(f"{int((~torch.isfinite(norms)).sum())} records have gradients that are not finite")
@@ -131,10 +182,25 @@ def private_gradients(
         else:
             total = torch.zeros_like(parameter)
         if private.noise:
-            noise = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype, device=parameter.device)
-            total = total + private.noise * private.clip * noise
+            total = total + private.noise * private.clip * _noise_like(parameter, generator)
         parameter.grad = total / private.expected_batch
     return norms
+
+
+def _real(values: Tensor) -> Tensor:
+    """Real and imaginary parts are two coordinates of a complex parameter."""
+    return torch.view_as_real(values) if values.is_complex() else values
+
+
+def _noise_like(parameter: Tensor, generator: torch.Generator | None) -> Tensor:
+    """N(0, 1) for every real coordinate; torch's complex normal numbers have half of that variance."""
+    drawn = torch.randn(
+        _real(parameter.detach()).shape,
+        generator=generator,
+        dtype=parameter.real.dtype if parameter.is_complex() else parameter.dtype,
+        device=parameter.device,
+    )
+    return torch.view_as_complex(drawn) if parameter.is_complex() else drawn
 
 
 def poisson_batch(records: int, rate: float, *, generator: torch.Generator | None = None) -> Tensor:
@@ -156,7 +222,12 @@ def spent_epsilon(*, noise: float, rate: float, steps: int, delta: float, accoun
     accountant : {"rdp", "pld", "prv", "gdp"}
         Rényi, by opacus (fast; up to a fifth above the others); the privacy loss distribution, by
         `sciops.evaluation.privacy.composed_epsilon` (tight); the same by opacus; or the central limit (a check, no
-        guarantee).
+        guarantee; below the others).
+
+    Notes
+    -----
+    What Rényi's count has too much is lost where it is converted to (ε, δ), not for want of orders: 600 orders instead
+    of opacus' 151 lower ε by less than 0.1 %. "pld" and "prv" are tight.
 
     Raises
     ------
