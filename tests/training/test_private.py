@@ -246,7 +246,8 @@ def test_what_was_frozen_stays_and_what_is_shared_counts_once():
     torch.testing.assert_close(found["0.weight"], looped(model, batch)["0.weight"])
 
 
-ACCOUNTED = {  # (σ, q, T, δ): ε by dp_accounting 0.6.0, its privacy loss distribution on a lattice of 1e-4 and its Rényi
+# (σ, q, T, δ): ε by dp_accounting 0.6.0, of its privacy loss distribution (lattice of 1e-4) and of its Rényi accountant
+ACCOUNTED = {
     (1.1, 0.02, 2000, 1e-5): (4.6977, 5.1347),
     (0.8, 0.01, 1000, 1e-5): (3.1410, 3.6956),
     (2.0, 0.1, 500, 1e-6): (6.2167, 6.6793),

@@ -6,21 +6,34 @@ from typing import Any, Literal
 
 import numpy as np
 
-Attack = Literal["online", "offline", "global", "relative"]
+Attack = Literal["online", "offline", "global", "relative", "relative_online"]
 
 
-def shadow_masks(models: int, records: int, *, seed: int = 0) -> np.ndarray:
+def shadow_masks(models: int, records: int, *, coins: bool = False, seed: int = 0) -> np.ndarray:
     """(models, records) True where a record is a member: each model trains on a random half.
 
-    Models come in pairs that split the records, so that every record is in half of them. Raises ValueError for odd
-    numbers.
+    Models come in pairs that split the records, so that every record is in half of them.
+
+    Parameters
+    ----------
+    models, records : even numbers
+    coins : each record of a model by a coin of its own, as `one_training_epsilon` assumes, instead of exact halves
+    seed : of the draws
+
+    Raises
+    ------
+    ValueError
+        For odd numbers.
     """
     if models < 2 or models % 2 or records < 2 or records % 2:
         raise ValueError(f"models={models}, records={records}: expected even numbers of at least 2")
     rng = np.random.default_rng(seed)
     masks = np.zeros((models, records), dtype=bool)
     for pair in range(models // 2):
-        masks[2 * pair, rng.permutation(records)[: records // 2]] = True
+        if coins:
+            masks[2 * pair] = rng.random(records) < 0.5
+        else:
+            masks[2 * pair, rng.permutation(records)[: records // 2]] = True
         masks[2 * pair + 1] = ~masks[2 * pair]
     return masks
 
@@ -35,13 +48,14 @@ def membership_scores(
         online    ln N(φ; μ_in, σ_in²) − ln N(φ; μ_out, σ_out²)
         offline   Φ((φ − μ_out) / σ_out)
         relative  share of other records z' with φ(z) − μ_out(z) ≥ φ(z') − μ_out(z')
+        relative_online   the same with (μ_in + μ_out)/2 for μ_out
         global    φ itself: one threshold for all records, which takes easy records for members
 
     Parameters
     ----------
     scores : (models, records) φ, near normal for each record: a logit, a log loss, a log distance; large for members
     member : (models, records) booleans
-    attack : {"online", "offline", "relative", "global"}
+    attack : {"online", "offline", "relative", "relative_online", "global"}
     per_record_variance : by default only from 64 models on; else σ_in and σ_out are pooled over records
 
     Returns
@@ -55,8 +69,10 @@ def membership_scores(
 
     Notes
     -----
-    With masks of `shadow_masks` the target's partner holds the complement, so that the numbers of other models that
-    saw a record and did not differ by one.
+    A model whose training set is the complement of the target's, as in `shadow_masks`, is left out: it saw a record
+    exactly where the target did not, so that its own offset would enter μ_out of members alone.
+
+    With variances pooled over records, "relative" orders the records of one model as "offline" does.
 
     References
     ----------
@@ -70,13 +86,13 @@ def membership_scores(
         raise ValueError(f"scores: {int((~np.isfinite(phi)).sum())} of {phi.size} are not finite")
     if attack == "global":
         return phi.copy()
-    if attack not in ("online", "offline", "relative"):
-        raise ValueError(f"attack={attack!r}: expected 'online', 'offline', 'relative' or 'global'")
+    if attack not in ("online", "offline", "relative", "relative_online"):
+        raise ValueError(f"attack={attack!r}: expected 'online', 'offline', 'relative', 'relative_online' or 'global'")
     models = len(phi)
     own = models >= 64 if per_record_variance is None else per_record_variance
     found = np.empty_like(phi)
     for target in range(models):
-        others = np.arange(models) != target
+        others = (np.arange(models) != target) & (seen == seen[target]).any(axis=1)  # without its complement
         in_mean, in_std = _moments(phi[others], seen[others], own, "members")
         out_mean, out_std = _moments(phi[others], ~seen[others], own, "other records")
         value = phi[target]
@@ -89,7 +105,7 @@ def membership_scores(
         elif attack == "offline":
             found[target] = (value - out_mean) / out_std  # Φ of it keeps the order
         else:
-            excess = value - out_mean
+            excess = value - (out_mean if attack == "relative" else 0.5 * (in_mean + out_mean))
             found[target] = np.searchsorted(np.sort(excess), excess, side="right") / len(excess)
     return found
 
@@ -101,16 +117,30 @@ def bootstrap_area(
 
     Parameters
     ----------
-    scores, member : (models, records), as `membership_scores` returns them
+    scores, member : (models, records), as `membership_scores` returns them; or (pools, models, records), of which the
+        mean over pools is taken, with models and records drawn again within each
     draws, level, seed : of the resamples
+
+    Raises
+    ------
+    ValueError
+        Shapes differ, or have another number of axes.
     """
     phi, seen = np.asarray(scores, dtype=float), np.asarray(member, dtype=bool)
+    if phi.shape != seen.shape or phi.ndim not in (2, 3):
+        raise ValueError(
+            f"scores of shape {phi.shape}, member of shape {seen.shape}: expected equal (models, records) or "
+            "(pools, models, records)"
+        )
+    if phi.ndim == 2:
+        phi, seen = phi[None], seen[None]
     rng = np.random.default_rng(seed)
     areas = []
     for _ in range(draws):
-        columns = rng.integers(0, phi.shape[1], phi.shape[1])
-        rows = rng.integers(0, len(phi), len(phi))
-        each = [_area(phi[row, columns], seen[row, columns]) for row in rows]
+        each = []
+        for one, kept in zip(phi, seen):
+            columns = rng.integers(0, one.shape[1], one.shape[1])
+            each += [_area(one[row, columns], kept[row, columns]) for row in rng.integers(0, len(one), len(one))]
         areas.append(np.nanmean(each))
     low, high = np.quantile(areas, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
