@@ -102,7 +102,7 @@ class DiffusionNetworks(nn.Module):
     def sample(
         self, count: int, *, labels: Tensor | None = None, steps: int = 20, generator: torch.Generator | None = None
     ) -> Tensor:
-        """(models, count, size) samples, by deterministic steps from noise at t = 1 to t = 0; labels (models, count)."""
+        """(models, count, size) samples, by deterministic steps from t = 1 to 0; labels (models, count)."""
         like = self.network.weights[0]
         x = torch.randn(self.models, count, self.size, generator=generator, dtype=like.dtype, device=like.device)
         times = torch.linspace(1.0, 0.0, steps + 1).tolist()
