@@ -331,21 +331,6 @@ _PAPERS = {
         "2605.10615",
         2026,
     ),
-    "layerwise_unfairness": _arxiv(
-        "herron2026where",
-        "Where Do Self-Supervised Speech Models Become Unfair?",
-        "Herron, F. and Hjuler, M. and Rossato, S. and Allauzen, A. and Portet, F.",
-        "2604.18249",
-        2026,
-    ),
-    "embedding_unfairness": _arxiv(
-        "herron2026identifying",
-        "Identifying and typifying demographic unfairness in phoneme-level embeddings of self-supervised speech "
-        "recognition models",
-        "Herron, F. and Rossato, S. and Allauzen, A. and Portet, F.",
-        "2604.22631",
-        2026,
-    ),
     "interference_matrix": _arxiv(
         "alastruey2025interference",
         "Interference Matrix: Quantifying Cross-Lingual Interference in Transformer Encoders",
@@ -592,7 +577,7 @@ _METHODS = {
     ),
     "fairness": ("asr_fairness", "model_based_fairness"),
     "interference": ("interference_matrix", "task_grouping"),
-    "regime_errors": ("responsible_benchmarking", "layerwise_unfairness", "embedding_unfairness"),
+    "regime_errors": ("responsible_benchmarking", "layerwise_fairness", "embedding_errors"),
     "layerwise_fairness": ("layerwise_fairness",),
     "embedding_errors": ("embedding_errors",),
     "encoder_decoder": ("t5", "locost"),

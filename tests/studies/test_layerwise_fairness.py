@@ -9,8 +9,7 @@ import pytest
 from scipy.special import ndtr
 
 from studies import layerwise_fairness as study
-from studies.kit import accents
-from studies.layerwise_fairness import cells, report
+from studies.layerwise_fairness import accents, cells, report
 
 pytest.importorskip("sklearn")
 

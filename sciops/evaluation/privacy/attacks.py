@@ -28,7 +28,9 @@ def nearest_sample_score(samples: Tensor, records: Tensor) -> Tensor:
     ----------
     Chen et al., "GAN-Leaks", arXiv:1909.03935.
     """
-    _check(samples, records, 3)
+    _check(records)
+    if samples.ndim != 3:
+        raise ValueError(f"samples have shape {tuple(samples.shape)}: expected (models, count, size)")
     return -torch.cdist(records.expand(len(samples), -1, -1), samples).amin(-1).clamp_min(_TINY).log()
 
 
@@ -61,7 +63,7 @@ def reconstruction_score(
     ----------
     Chen et al., "GAN-Leaks", arXiv:1909.03935.
     """
-    _check(networks.generator.weights[0], records, 3)
+    _check(records)
     like, models, pool = networks.generator.weights[0], networks.models, len(records)
     first = torch.randn(starts, networks.latent, generator=torch.Generator().manual_seed(seed), dtype=like.dtype)
     own = None if labels is None else labels.expand(models, -1)
@@ -95,7 +97,7 @@ def discriminator_score(networks: AdversarialNetworks, records: Tensor, labels: 
     ----------
     Hayes et al., "LOGAN", arXiv:1705.07663.
     """
-    _check(networks.discriminator.weights[0], records, 3)
+    _check(records)
     models = networks.models
     return networks.judged(records.expand(models, -1, -1), None if labels is None else labels.expand(models, -1))
 
@@ -135,7 +137,7 @@ def diffusion_loss_score(
     ----------
     Carlini et al., "Extracting training data from diffusion models", arXiv:2301.13188.
     """
-    _check(networks.network.weights[0], records, 3)
+    _check(records)
     models, pool = networks.models, len(records)
     generator = torch.Generator().manual_seed(seed)
     e = torch.randn(len(times), draws, networks.size, generator=generator, dtype=records.dtype)
@@ -178,7 +180,7 @@ def deterministic_error_score(
     ----------
     Duan et al., "Are diffusion models vulnerable to membership inference attacks?", arXiv:2302.01316 (SecMI).
     """
-    _check(networks.network.weights[0], records, 3)
+    _check(records)
     if not 0 < time < time + step <= 1 or before < 1:
         raise ValueError(f"time={time}, step={step}, before={before}: expected 0 < time < time + step ≤ 1, before ≥ 1")
     models = networks.models
@@ -190,8 +192,8 @@ def deterministic_error_score(
     return -(back - x).norm(dim=-1).clamp_min(_TINY).log()
 
 
-def _check(like: Tensor, records: Tensor, ndim: int) -> None:
-    if records.ndim != 2 or like.ndim != ndim:
+def _check(records: Tensor) -> None:
+    if records.ndim != 2:
         raise ValueError(f"records have shape {tuple(records.shape)}: expected (pool, size), one row a record")
     if not bool(torch.isfinite(records).all()):
         raise ValueError(f"{int((~torch.isfinite(records)).any(1).sum())} records are not finite")
