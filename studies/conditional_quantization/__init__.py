@@ -14,7 +14,6 @@ probabilities? Does it beat the others by the energy score and the Wasserstein d
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,7 +22,16 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
-from studies.conditional_quantization.arms import ARMS, FIRST, OURS, build, has_weights, step_seconds, width_of
+from studies.conditional_quantization.arms import (
+    ARMS,
+    FIRST,
+    OURS,
+    build,
+    has_weights,
+    seconds_of,
+    step_seconds,
+    width_of,
+)
 from studies.conditional_quantization.cases import CASES, case_of, data_of
 from studies.conditional_quantization.figures import draw
 from studies.conditional_quantization.report import answer, print_report, summary
@@ -82,27 +90,31 @@ def run(config: Config) -> dict[str, Any]:
         raise ValueError(f"--arms, --seeds, --rates: expected {OURS} among the arms, and at least one of each")
     require_installed({"scoringrules": "'sciops[audit]'", "ot": "'sciops[audit]'", "sklearn": "'sciops[audit]'"})
     folder = opened(config, seeds=config.seeds, methods=["quantized", "flow", "dropout", "fno"])
-    plans = {case: _plan(case, config, folder.path / "cells") for case in config.cases}
-    first = config.seeds[0]
-    tried = [replace(spec, rate=rate, seed=first) for plan in plans.values() for spec in plan for rate in config.rates]
+    cells, first = folder.path / "cells", config.seeds[0]
     best: dict[tuple[str, str], dict[str, Any]] = {}
     with pool(config.workers, threads=1) as executor, tqdm(unit="training", disable=None) as bar:
-        call = partial(_train, executor, bar, folder.path / "cells")
+        planned = {case: executor.submit(_plan, case, config, cells) for case in config.cases}
+        plans = {case: future.result() for case, future in planned.items()}
+        sampled = {case: executor.submit(_ideal, case, plan[0], config, cells) for case, plan in plans.items()}
+        specs = [spec for plan in plans.values() for spec in plan]
+        tried = [replace(spec, rate=rate, seed=first) for spec in specs for rate in config.rates]
+        bar.reset(len(specs) * (len(config.rates) + len(config.seeds) - 1))
+        call = partial(_train, executor, bar, cells)
         for record in call(tried):
             case = (record["case"], record["arm"])
             if case not in best or record["validation"] < best[case]["validation"]:
                 best[case] = record
         rest = [
             replace(spec, rate=best[spec.case, spec.arm]["rate"], seed=seed)
-            for plan in plans.values()
-            for spec in plan
+            for spec in specs
             for seed in config.seeds[1:]
         ]
         chosen = [*best.values(), *call(rest)]
+        ideal = {case: future.result() for case, future in sampled.items()}
     results: dict[str, Any] = {
         "runs": sorted(chosen, key=lambda r: (config.cases.index(r["case"]), config.arms.index(r["arm"]), r["seed"])),
         "facts": {name: case_of(*plans[name][0].data).facts for name in config.cases},
-        "ideal": {name: _ideal(name, plans[name][0], config, folder.path / "cells") for name in config.cases},
+        "ideal": ideal,
     }
     results["summary"] = summary(results, config)
     return finished(folder, results, draw, print_report, config, answer=answer)
@@ -112,15 +124,14 @@ def _plan(case: str, config: Config, cells: Path) -> list[Spec]:
     """The trainings of a case with the first seed, one an arm, their steps by the time that a step takes."""
     data = data_of(case, config)
     arms = [arm for arm in config.arms if case in ("mirror", "sensors") or arm in _PLAIN]
-    made_by = {"data": data, "arms": arms, "width": config.width}
+    made_by = {"data": data, "arms": arms, "width": config.width, "steps": config.steps}
 
     def measure() -> dict[str, Any]:
         one = case_of(*data)
         widths = {arm: width_of(one, arm, config.width) for arm in arms}
         ours = build(one, OURS, 0, widths[OURS])
-        began = time.process_time()
-        refitted(ours, one, 0)
-        return {"widths": widths, "seconds": step_seconds(one, widths), "refit": time.process_time() - began}
+        refit = min(seconds_of(lambda: refitted(ours, one, 0, config.steps)) for _ in range(3))
+        return {"widths": widths, "seconds": step_seconds(one, widths), "refit": refit}
 
     found = kept(cells, f"{case}-steps", made_by, measure)
     whole = config.steps * found["seconds"][OURS] + found["refit"]  # time of a training of "quantized"

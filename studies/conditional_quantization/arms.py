@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -79,6 +81,13 @@ def width_of(case: Case, arm: str, reference: int) -> int:
         return min((least, max(2, least - 1)), key=lambda width: abs(size(width) - wanted))
 
 
+def seconds_of(call: Callable[[], Any]) -> float:
+    """Processor seconds of a call."""
+    began = time.process_time()
+    call()
+    return time.process_time() - began
+
+
 def step_seconds(case: Case, arms: dict[str, int]) -> dict[str, float]:
     """Processor seconds of a training step of each arm with its width: the least of a few, in turns.
 
@@ -89,12 +98,11 @@ def step_seconds(case: Case, arms: dict[str, int]) -> dict[str, float]:
     rows = case.splits.train.batch(range(min(case.batch, len(case.splits.train))))
     models = {arm: build(case, arm, 0, width) for arm, width in arms.items()}
     optimizers = {arm: torch.optim.AdamW(model.parameters()) for arm, model in models.items()}
-    seconds: dict[str, list[float]] = {arm: [] for arm in arms}
-    for _ in range(_ROUNDS):
-        for arm, model in models.items():
-            began = time.process_time()
-            optimizers[arm].zero_grad()
-            training_losses(model, rows["x"], rows["y"], case.grid, done=0.5).mean().backward()
-            optimizers[arm].step()
-            seconds[arm].append(time.process_time() - began)
-    return {arm: min(values) for arm, values in seconds.items()}
+
+    def step(arm: str) -> None:
+        optimizers[arm].zero_grad()
+        training_losses(models[arm], rows["x"], rows["y"], case.grid, done=0.5).mean().backward()
+        optimizers[arm].step()
+
+    rounds = [{arm: seconds_of(partial(step, arm)) for arm in arms} for _ in range(_ROUNDS)]
+    return {arm: min(found[arm] for found in rounds) for arm in arms}

@@ -100,7 +100,7 @@ _UNITS = {
 
 def _draw_curves(found: Mapping[str, Any], truth: np.ndarray, grid: Grid, path: Path) -> None:
     (x,) = grid.coordinates()
-    with panels(path, len(found), 5, width=2.5, height=2.3, sharey=True, caption=_CAPTIONS["modes.png"]) as axes:
+    with panels(path, len(found), 5, width=2.5, height=2.8, sharey=True, caption=_CAPTIONS["modes.png"]) as axes:
         for axis, (arm, own) in zip(axes, found.items()):
             axis.plot(x, truth, color="0.6", linewidth=3.5, label="true")
             axis.plot(x, truth[::-1], color="0.6", linewidth=3.5, linestyle=":", label="its mirror image")
@@ -108,7 +108,7 @@ def _draw_curves(found: Mapping[str, Any], truth: np.ndarray, grid: Grid, path: 
                 style = style | {"marker": None, "linestyle": "-", "linewidth": 1.2}
                 axis.plot(x, points, label=f"{weight:.2f}" if len(own["points"]) < 5 else None, **style)
             axis.set(title=arm, xlabel="x")
-            axis.legend(fontsize=6)
+            axis.legend(fontsize=6, loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=2)
         axes[0].set_ylabel("coefficient k")
 
 

@@ -228,6 +228,14 @@ def answer(results: Mapping[str, Any]) -> str:
         peers = [arm for arm in PEERS if arm in winners]
         better = [arm for arm in peers if winners[arm] == "first"]
         worse = [arm for arm in peers if winners[arm] == "second"]
-        text = f"{case}: better than {', '.join(better) or 'none of them'}"
-        parts.append(text + (f", worse than {', '.join(worse)}" if worse else ""))
-    return f"By the energy score, at equal parameters and time, conditional quantization is, on {'; on '.join(parts)}."
+        if peers:
+            text = f"{case}: better than {', '.join(better) or 'none of ' + ', '.join(peers)}"
+            parts.append(text + (f", worse than {', '.join(worse)}" if worse else ""))
+    if parts:
+        return (
+            f"By the energy score, at equal parameters and time, conditional quantization is, on {'; on '.join(parts)}."
+        )
+    errors = [f"{own['weights']['pooled']['error']:.1%} on {case}" for case, own in results["summary"].items()]
+    return (
+        f"Weights of conditional quantization are off from the frequencies by {', '.join(errors)}; no other model ran."
+    )

@@ -77,7 +77,7 @@ def _trained(spec: Spec) -> dict[str, Any]:
     )
     began = time.process_time()
     run = fit(model, case.splits, config)
-    refitted(run.model, case, spec.seed)
+    refitted(run.model, case, spec.seed, spec.steps)
     trained_in = time.process_time() - began
     test = case.splits.test
     began = time.process_time()
@@ -109,8 +109,11 @@ def _trained(spec: Spec) -> dict[str, Any]:
     return record
 
 
-def refitted(model: nn.Module, case: Case, seed: int) -> None:
-    """Fits the weights of a model of several points to the points that it ended with; leaves other models alone."""
+def refitted(model: nn.Module, case: Case, seed: int, steps: int) -> None:
+    """Fits the weights of a model of several points to the points that it ended with; leaves other models alone.
+
+    In twice as many steps as the training had, of as many fields each: a step of the weights alone is cheap.
+    """
     inner = distribution_inside(model)
     if isinstance(inner, Quantized) and inner.points > 1:
         fields = case.splits.train.x[:REFITTED], case.splits.train.y[:REFITTED]
@@ -119,7 +122,8 @@ def refitted(model: nn.Module, case: Case, seed: int) -> None:
         held = tuple(
             torch.cat([a[:kept_for], b]) for a, b in zip(fields, (case.splits.validation.x, case.splits.validation.y))
         )
-        refit_weights(model, fitted, held, case.grid, generator=torch.Generator().manual_seed(seed))
+        generator = torch.Generator().manual_seed(seed)
+        refit_weights(model, fitted, held, case.grid, generator=generator, steps=2 * steps, batch_size=case.batch)
 
 
 def scores(case: Case, law: Law) -> dict[str, list[float]]:

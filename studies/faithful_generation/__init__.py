@@ -94,10 +94,10 @@ def run(config: Config) -> dict[str, Any]:
     folder = opened(config, seeds=config.seeds, methods=["scope"])
     cells = folder.path / "cells"
     jobs = [(cells, task, config.tuning_seed, _sizes(task, config), _candidates(task, config)) for task in config.tasks]
-    tuned = run_all(validated, jobs, workers=config.workers, unit="task", desc="choices")
+    tuned = run_all(validated, jobs, workers=config.workers, threads=1, unit="task", desc="choices")
     arms = {task: _chosen(task, one["arms"], config) for task, one in zip(config.tasks, tuned)}
     jobs = [(cells, task, seed, _sizes(task, config), arms[task]) for seed in config.seeds for task in config.tasks]
-    found = run_all(tested, jobs, workers=config.workers, unit="training", desc="trainings")
+    found = run_all(tested, jobs, workers=config.workers, threads=1, unit="training", desc="trainings")
     results: dict[str, Any] = {
         "arms": {task: [asdict(arm) for arm in arms[task]] for task in config.tasks},
         "choices": {

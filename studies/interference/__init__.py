@@ -116,6 +116,7 @@ def run(config: Config) -> dict[str, Any]:
         train_once,
         [(spec, sets[ARMS[arm].tasks], folder.path / "cells") for arm, spec in planned],
         workers=config.workers,
+        threads=1,
         unit="training",
     )
     results = analysed(planned, records, sets, config)

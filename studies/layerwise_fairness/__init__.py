@@ -97,7 +97,7 @@ def run(config: Config) -> dict[str, Any]:
     if "fields" in config.parts:
         rough_fields.rough_fields(data, config.fields, config.points)
     jobs = [(part, folder.path, seed, picked(config, options[part])) for part in config.parts for seed in config.seeds]
-    records = run_all(one_cell, jobs, workers=config.workers, unit="cell")
+    records = run_all(one_cell, jobs, workers=config.workers, threads=1, unit="cell")
     results: dict[str, Any] = {part: [r for r in records if r["part"] == part] for part in config.parts}
     results |= {"claims": claims(results, config), "hidden shift": hidden_shift(results, config)}
     return finished(folder, results, draw, print_report, config, answer=answer)

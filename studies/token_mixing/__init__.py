@@ -133,7 +133,7 @@ def specs(config: Config) -> list[Spec]:
 
 def _train(config: Config, folder: Path) -> list[dict[str, Any]]:
     jobs = ((spec, folder) for spec in specs(config))
-    return run_all(train_once, jobs, workers=config.workers, unit="training")
+    return run_all(train_once, jobs, workers=config.workers, threads=1, unit="training")
 
 
 def _costs(config: Config) -> dict[str, Any]:
