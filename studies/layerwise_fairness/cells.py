@@ -11,8 +11,8 @@ import numpy as np
 
 from sciops.evaluation.probes import balanced_weights, depth_curves, probe_errors, shuffled
 from studies.kit.cells import kept
-from studies.layerwise_fairness.accents import ACCENTS, REFERENCE, accent_states, train_rows
-from studies.layerwise_fairness.rough_fields import NETWORKS, field_states
+from studies.kit.accents import ACCENTS, REFERENCE, accent_states, train_rows
+from studies.kit.rough_fields import NETWORKS, field_states
 
 GROUP = "en-029"
 

@@ -9,7 +9,8 @@ import pytest
 from scipy.special import ndtr
 
 from studies import layerwise_fairness as study
-from studies.layerwise_fairness import accents, cells, report
+from studies.kit import accents
+from studies.layerwise_fairness import cells, report
 
 pytest.importorskip("sklearn")
 
