@@ -61,7 +61,7 @@ def _fields(folder: Path, seed: int, options: Mapping[str, Any]) -> dict[str, An
     arms: dict[str, Any] = {}
     training: dict[str, Any] = {}
     for network in NETWORKS:
-        labels, states, training[network] = field_states(folder / "data", network, seed, options)
+        labels, states, training[network] = field_states(folder / "data", network, seed, options)[:3]
         group = labels["group"]
         train = np.random.default_rng([seed, 8]).uniform(size=len(group)) < 0.5
         about = {"reference": "smooth", "group": "rough", "seed": seed, "draws": options["draws"]}

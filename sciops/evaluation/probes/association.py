@@ -142,7 +142,7 @@ def _partial(x: np.ndarray, y: np.ndarray, held: np.ndarray, labels: np.ndarray)
 
 
 def neighbour_purity(
-    embeddings: Any, classes: Any, groups: Any, clusters: Any, *, neighbours: int = 10, seed: int = 0
+    embeddings: Any, classes: Any, groups: Any, clusters: Any, *, neighbours: int = 10, samples: int = 1000, seed: int = 0
 ) -> dict[str, float]:
     """Share of the nearest samples of a group that have the same class: separability without a probe.
 
@@ -153,7 +153,8 @@ def neighbour_purity(
     ----------
     embeddings : (samples, D)
     classes, groups, clusters : (samples,) labels
-    neighbours, seed : number; of the choice of samples
+    neighbours : number
+    samples, seed : at most this many of each group; of their choice
 
     Returns
     -------
@@ -169,7 +170,7 @@ def neighbour_purity(
     if h.ndim != 2 or not len(h) == len(y) == len(g) == len(s):
         raise ValueError(f"embeddings {h.shape}, {len(y)} classes, {len(g)} groups, {len(s)} clusters: not equally many")
     rng = np.random.default_rng(seed)
-    size = int(np.unique(g, return_counts=True)[1].min())
+    size = min(int(np.unique(g, return_counts=True)[1].min()), samples)
     found = {}
     for level in np.unique(g):
         rows = rng.permutation(np.flatnonzero(g == level))[:size]

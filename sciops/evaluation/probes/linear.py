@@ -123,13 +123,16 @@ def _discriminant(x: np.ndarray, y: np.ndarray, z: np.ndarray, strength: float, 
     means = member @ x / mass[:, None]
     inner = (x - means[index]) * np.sqrt(w)[:, None]
     covariance = inner.T @ inner / w.sum() + strength / len(x) * np.eye(x.shape[1])
-    values, axes = np.linalg.eigh(covariance)
-    if values[0] <= 1e-12 * values[-1]:
+    try:
+        pivots = np.diag(np.linalg.cholesky(covariance))
+    except np.linalg.LinAlgError:
+        pivots = np.zeros(1)
+    if pivots.min() <= 1e-6 * pivots.max():
         raise ValueError(
             f"strength={strength}: the covariance of {len(x)} samples with {x.shape[1]} features is singular; pass "
             "strength=1.0"
         )
-    along = (means @ axes) / values @ axes.T  # Σ⁻¹ m
+    along = np.linalg.solve(covariance, means.T).T  # Σ⁻¹ m
     score = z @ along.T - 0.5 * (along * means).sum(axis=1) + np.log(mass / mass.sum())
     return np.asarray(names[score.argmax(axis=1)])
 

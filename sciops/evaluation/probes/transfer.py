@@ -29,6 +29,7 @@ class TransferMatrix:
         has fewer errors by. Above 0 the laws of the classes differ between the groups; below or at 0 they may all the
         same, since a probe of all groups can find the group by itself
     samples : training samples of a probe, on average over the splits
+    by_cluster : trained → cluster → error
     """
 
     trained: tuple[str, ...]
@@ -40,6 +41,7 @@ class TransferMatrix:
     gain_low: np.ndarray
     gain_high: np.ndarray
     samples: float
+    by_cluster: Mapping[str, Mapping[str, float]]
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,7 @@ def split_gap(
     rule: Rule = "natural",
     units: Any = None,
     train: Any = None,
+    test: Any = None,
     match_clusters: bool = False,
     average: Average = "samples",
     probe: Probe = "logistic",
@@ -110,8 +113,9 @@ def split_gap(
         alone. A balanced rule shares the cost of a shift between both groups, so that their difference hides it.
     units : (samples,) labels that are held out and resampled together, by default the clusters: a voice that speaks in
         two accents is two clusters and one unit
-    train : (samples,) True for the samples that probes are trained on, where features were made from them; by default
-        random halves of the units
+    train, test : (samples,) or (folds, samples) True for the samples that probes are trained on and tested on; by
+        default random halves of the units. Give both to hold out more than the units, such as sentences that all voices
+        say: a group's own probe else knows its test sentences by heart. `test` alone is what `train` leaves by default
     match_clusters : trains all probes on equally many clusters, not only on equally many samples: the shared probe
         would else know more speakers than the others. With "natural" a group's share is rounded to whole clusters
     average : {"samples", "classes"}
@@ -119,7 +123,7 @@ def split_gap(
         they are
     probe, strength : as in `probe_errors`
     repeats : random splits of the units into halves, both used for training and testing once; with `train` random
-        choices of equally many training samples
+        choices of equally many training samples in each fold
     draws : resamples of test units
     smallest : parts of the gap below this are taken for none
     seed : of splits and resamples
@@ -140,8 +144,10 @@ def split_gap(
     `squared_shift` beside this. A probe of high capacity may find the group by itself, and then no systematic part is
     left although the laws of the groups differ.
 
-    The intervals are those of other clusters for the probes of these splits. With ten clusters a group they are too
-    short by a few per cent of coverage; over several seeds of the model compare the parts by `paired_verdict`.
+    The intervals are t intervals, ± t_{n−1} √(n/(n − 1)) times the deviation of the bootstrap, with the fewest units n
+    of a group. They are those of other clusters for the probes of these splits: that other clusters would train other
+    probes is not in them. `studies.embedding_errors` measures how often random groups are taken for different. Over
+    several seeds of a model compare the parts by `paired_verdict`.
 
     References
     ----------
@@ -150,24 +156,23 @@ def split_gap(
     """
     if rule not in get_args(Rule):
         raise ValueError(f"rule={rule!r}: expected one of {', '.join(get_args(Rule))}")
-    data = _checked(embeddings, classes, groups, clusters, units, train, average, (reference, group))
+    data = _checked(embeddings, classes, groups, clusters, units, train, test, average, (reference, group))
     rng = np.random.default_rng(seed)
     fixes = {"plain": _plain, "centred": _centred, "whitened": _whitened}
     shared = {"rule": (rule, reference)}
     wanted = {("rule", level) for level in data.levels} | {(level, level) for level in data.levels}
     tables, _ = _measured(data, shared, fixes, wanted, repeats, match_clusters, probe, strength, rng)
-    weights = data.resampled(draws, rng)
+    weights, units_tested = data.resampled(draws, rng)
     parts = {name: _parts(table, reference, group, None) for name, table in tables.items()}
     drawn = {name: _parts(table, reference, group, weights) for name, table in tables.items()}
     gap, irreducible, systematic = (float(value) for value in parts["plain"])
-    boot = drawn["plain"]
-    intervals = {"irreducible": _interval(boot[1]), "systematic": _interval(boot[2])}
+    now, boot = parts["plain"], drawn["plain"]
+    intervals = {name: _interval(now[i], boot[i], units_tested) for i, name in ((1, "irreducible"), (2, "systematic"))}
     removed = {}
     for name in ("centred", "whitened"):
-        left, taken = drawn[name][2], boot[2] - drawn[name][2]
-        intervals[name] = _interval(left)
-        remains = intervals[name][0] > smallest
-        removed[name] = "no" if remains else "yes" if _interval(taken)[0] > 0 else "unknown"
+        intervals[name] = _interval(parts[name][2], drawn[name][2], units_tested)
+        taken = _interval(now[2] - parts[name][2], boot[2] - drawn[name][2], units_tested)
+        removed[name] = "no" if intervals[name][0] > smallest else "yes" if taken[0] > 0 else "unknown"
     found = {name: intervals[name][0] > smallest for name in ("irreducible", "systematic")}
     removed_by = remedy(removed["centred"], removed["whitened"]) if found["systematic"] else ""
     return GapSplit(
@@ -220,6 +225,7 @@ def transfer_matrix(
     rules: Sequence[Literal["balanced", "natural"]] = ("balanced",),
     units: Any = None,
     train: Any = None,
+    test: Any = None,
     match_clusters: bool = False,
     samples: int | None = None,
     average: Average = "samples",
@@ -233,7 +239,7 @@ def transfer_matrix(
 
     Parameters
     ----------
-    embeddings, classes, groups, clusters, units, train, match_clusters, average : as in `split_gap`
+    embeddings, classes, groups, clusters, units, train, test, match_clusters, average : as in `split_gap`
     rules : what the shared probes are trained on, the first rows of the matrix; gains are those against the first
     samples : at most this many training samples a probe, for learning curves: a group's own probe has less data than
         there is for all groups, by which its gain looks too small
@@ -253,7 +259,7 @@ def transfer_matrix(
         raise ValueError(f"rules={tuple(rules)!r}: expected some of balanced, natural")
     if samples is not None and samples < 2:
         raise ValueError(f"samples={samples}: expected at least 2")
-    data = _checked(embeddings, classes, groups, clusters, units, train, average, None)
+    data = _checked(embeddings, classes, groups, clusters, units, train, test, average, None)
     rng = np.random.default_rng(seed)
     trained = (*rules, *data.levels)
     wanted = {(row, level) for row in trained for level in data.levels}
@@ -261,7 +267,7 @@ def transfer_matrix(
     tables, mean = _measured(
         data, shared, {"plain": _plain}, wanted, repeats, match_clusters, probe, strength, rng, samples
     )
-    table, weights = tables["plain"], data.resampled(draws, rng)
+    table, (weights, units_tested) = tables["plain"], data.resampled(draws, rng)
     size = (len(trained), len(data.levels))
     errors, low, high = np.empty(size), np.empty(size), np.empty(size)
     gains = np.empty((3, len(data.levels)))
@@ -270,9 +276,19 @@ def transfer_matrix(
         for i, row in enumerate(trained):
             errors[i, j] = _error(table, row, level, None)
             drawn[row] = _error(table, row, level, weights)
-            low[i, j], high[i, j] = _interval(drawn[row])
-        gains[:, j] = errors[0, j] - errors[trained.index(level), j], *_interval(drawn[trained[0]] - drawn[level])
-    return TransferMatrix(trained, data.levels, errors, low, high, *gains, mean)
+            low[i, j], high[i, j] = _interval(errors[i, j], drawn[row], units_tested)
+        gain = errors[0, j] - errors[trained.index(level), j]
+        gains[:, j] = gain, *_interval(gain, drawn[trained[0]] - drawn[level], units_tested)
+    by_cluster = {
+        row: {
+            str(data.labels[name]): float(error)
+            for level in data.levels
+            for name, error in zip(data.names[level], table[row, level])
+            if not np.isnan(error)
+        }
+        for row in trained
+    }
+    return TransferMatrix(trained, data.levels, errors, low, high, *gains, mean, by_cluster)
 
 
 def common_classes(classes: Any, groups: Any, *, fewest: int = 20) -> np.ndarray:
@@ -295,9 +311,10 @@ def common_classes(classes: Any, groups: Any, *, fewest: int = 20) -> np.ndarray
 class _Data:
     """Samples of the levels compared, with what is held out together.
 
-    names : level → its clusters, in the order of all tables; unit_of : level → the unit of each
+    labels : names of all clusters; names : level → numbers of its clusters, in the order of all tables; unit_of : level → the unit of each
     crossed : whether a unit is in several levels
-    fixed : (samples,) training samples; None for random halves
+    folds : [(training samples, test samples)]; empty for random halves of the units
+    tested : (samples,) that are in a test
     weight : (samples,) in the average over a cluster
     """
 
@@ -307,17 +324,20 @@ class _Data:
     s: np.ndarray
     u: np.ndarray
     levels: tuple[str, ...]
+    labels: np.ndarray
     names: dict[str, np.ndarray]
     unit_of: dict[str, np.ndarray]
     crossed: bool
-    fixed: np.ndarray | None
+    folds: list[tuple[np.ndarray, np.ndarray]]
+    tested: np.ndarray
     weight: np.ndarray
 
     def splits(self, repeats: int, rng: np.random.Generator) -> Iterator[tuple[Rows, Rows]]:
         """(training rows, test rows) by level."""
         for _ in range(repeats):
-            if self.fixed is not None:
-                yield self._rows(self.fixed), self._rows(~self.fixed)
+            for taught, asked in self.folds:
+                yield self._rows(taught), self._rows(asked)
+            if self.folds:
                 continue
             if self.crossed:
                 pools = [np.unique(self.u[np.isin(self.g, self.levels)])]
@@ -335,18 +355,23 @@ class _Data:
             raise ValueError(f"group {empty[0]!r} has no samples in one of training and test")
         return rows
 
-    def resampled(self, draws: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
-        """level → (draws, clusters) weights of resamples of the units."""
+    def resampled(self, draws: int, rng: np.random.Generator) -> tuple[dict[str, np.ndarray], int]:
+        """(level → (draws, clusters) weights of resamples of the units that are tested, fewest units of a level)."""
+        tested = {
+            level: np.isin(names, self.s[self.tested & (self.g == level)]) for level, names in self.names.items()
+        }
+        pools = [np.unique(of[tested[level]]) for level, of in self.unit_of.items()]
+        fewest = min(map(len, pools))
         if self.crossed:
-            units = np.unique(np.concatenate([*self.unit_of.values()]))
-            counts = rng.multinomial(len(units), np.full(len(units), 1 / len(units)), size=draws)
-            return {level: counts[:, np.searchsorted(units, of)].astype(float) for level, of in self.unit_of.items()}
-        found = {}
-        for level, of in self.unit_of.items():
-            units, index = np.unique(of, return_inverse=True)
-            counts = rng.multinomial(len(units), np.full(len(units), 1 / len(units)), size=draws)
-            found[level] = counts[:, index].astype(float)
-        return found
+            pools = [np.unique(np.concatenate(pools))] * len(pools)
+        found: dict[str, np.ndarray] = {}
+        counts = np.empty(0)
+        for i, (level, of) in enumerate(self.unit_of.items()):
+            if i == 0 or not self.crossed:  # crossed levels share their resamples
+                counts = rng.multinomial(len(pools[i]), np.full(len(pools[i]), 1 / len(pools[i])), size=draws)
+            at = np.minimum(np.searchsorted(pools[i], of), len(pools[i]) - 1)
+            found[level] = np.where(tested[level], counts[:, at], 0).astype(float)
+        return found, fewest
 
 
 def _checked(
@@ -356,14 +381,18 @@ def _checked(
     clusters: Any,
     units: Any,
     train: Any,
+    test: Any,
     average: str,
     levels: tuple[str, ...] | None,
 ) -> _Data:
     if average not in get_args(Average):
         raise ValueError(f"average={average!r}: expected one of {', '.join(get_args(Average))}")
-    h, y = np.asarray(embeddings, dtype=float), np.asarray(classes)
-    g, s = np.asarray(groups).astype(str), np.asarray(clusters).astype(str)
-    u = s if units is None else np.asarray(units).astype(str)
+    h, y, g = np.asarray(embeddings, dtype=float), np.asarray(classes), np.asarray(groups).astype(str)
+    # numbers in the order of the names: comparisons of text would take most of the time
+    clusters, s = np.unique(np.asarray(clusters).astype(str), return_inverse=True)
+    u = s if units is None else np.unique(np.asarray(units).astype(str), return_inverse=True)[1]
+    if not np.issubdtype(y.dtype, np.floating):
+        y = np.unique(y, return_inverse=True)[1]
     if not len(h) == len(y) == len(g) == len(s) == len(u):
         raise ValueError(
             f"{len(h)} embeddings, {len(y)} classes, {len(g)} groups, {len(s)} clusters, {len(u)} units: expected as many"
@@ -386,23 +415,34 @@ def _checked(
         raise ValueError("a cluster is in two groups")
     known = [{*of.tolist()} for of in unit_of.values()]
     crossed = len(set().union(*known)) < sum(map(len, known))
-    fixed = None
+    folds = _folds(train, test, len(h))
     used = np.isin(g, levels)
-    tested = used
-    if train is not None:
-        fixed = np.asarray(train)
-        if fixed.dtype != bool or fixed.shape != (len(h),):
-            raise ValueError(f"train of {fixed.dtype} and shape {fixed.shape}: expected booleans ({len(h)},)")
-        if {*u[used & fixed].tolist()} & {*u[used & ~fixed].tolist()}:
+    for taught, asked in folds:
+        if {*u[used & taught].tolist()} & {*u[used & asked].tolist()}:
             raise ValueError("train: a unit is in training and test")
-        tested = used & ~fixed
+    tested = used & (np.any([asked for _, asked in folds], axis=0) if folds else True)
     weight = np.ones(len(h))
     if average == "classes":
         for level in levels:
             rows = np.flatnonzero(tested & (g == level))
             _, index, count = np.unique(y[rows], return_inverse=True, return_counts=True)
             weight[rows] = 1.0 / count[index]
-    return _Data(h, y, g, s, u, levels, names, unit_of, crossed, fixed, weight)
+    return _Data(h, y, g, s, u, levels, clusters, names, unit_of, crossed, folds, tested, weight)
+
+
+def _folds(train: Any, test: Any, samples: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    if train is None:
+        if test is not None:
+            raise ValueError("test without train: pass both")
+        return []
+    taught = np.asarray(train)
+    asked = ~taught if test is None and taught.dtype == bool else np.asarray(test)
+    for name, given in (("train", taught), ("test", asked)):
+        if given.dtype != bool or given.shape not in {(samples,), (len(given), samples)} or given.shape != taught.shape:
+            raise ValueError(
+                f"{name} of {given.dtype} and shape {given.shape}: expected booleans ({samples},) or (folds, {samples})"
+            )
+    return [*zip(np.atleast_2d(taught), np.atleast_2d(asked))]
 
 
 def _measured(
@@ -418,8 +458,7 @@ def _measured(
     most: int | None = None,
 ) -> tuple[dict[str, Table], float]:
     """(fix → table, mean number of training samples); shared: name → (rule, reference)."""
-    place = {level: {name: i for i, name in enumerate(names)} for level, names in data.names.items()}
-    index = {level: np.array([place[level].get(c, -1) for c in data.s]) for level in data.levels}
+    index = {level: np.searchsorted(names, data.s) for level, names in data.names.items()}
     sums = {name: {key: np.zeros((2, len(data.names[key[1]]))) for key in wanted} for name in fixes}
     sizes = []
     for train, test in data.splits(repeats, rng):
@@ -485,7 +524,7 @@ def _some_clusters(data: _Data, train: Rows, rule: str, count: int, rng: np.rand
     # what is left over goes to the largest remainders, at random among equal ones
     order = np.lexsort((rng.uniform(size=len(share)), -np.round(share * count - parts, 9)))
     parts[order[: count - parts.sum()]] += 1
-    taken: set[str] = set()
+    taken: set[int] = set()
     rows = []
     for at in rng.permutation(len(share)):
         own = [*train.values()][at]
@@ -547,6 +586,9 @@ def _parts(table: Table, reference: str, group: str, drawn: Mapping[str, np.ndar
     return gap, irreducible, gains[0] - gains[1]
 
 
-def _interval(draws: np.ndarray) -> tuple[float, float]:
-    low, high = np.nanquantile(draws, [0.025, 0.975])
-    return float(low), float(high)
+def _interval(value: float, draws: np.ndarray, units: int) -> tuple[float, float]:
+    """value ± t · deviation of the resamples, with what few units make the bootstrap too small by."""
+    from scipy.stats import t
+
+    half = float(t.ppf(0.975, units - 1) * np.nanstd(draws) * np.sqrt(units / (units - 1)))
+    return float(value) - half, float(value) + half
