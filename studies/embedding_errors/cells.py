@@ -31,7 +31,7 @@ GROUPS = tuple(accent for accent in ACCENTS if accent != REFERENCE)
 GROUP = "en-029"  # the group of tables that have room for one
 TUNED = {"fine-tuned": 0.0, "adversarial": 10.0, "enhancing": -1.0}  # strength of the reversed gradient
 HEAD_STEPS = 5  # of the domain head on each batch: one that lags behind hides nothing
-WHOLE = ("pre-trained", "fine-tuned", "adversarial")  # arms of which every layer is probed
+WHOLE = ("pre-trained", "fine-tuned")  # arms of which every layer is probed
 PROBE: dict[str, Any] = {"probe": "discriminant", "average": "classes"}
 LINKED = ("log-mel", "random", "pre-trained")  # arms that know no labels: all voices can be tested
 CONTROLLED = ("log-mel", "pre-trained")
@@ -123,7 +123,9 @@ def _speech(folder: Path, seed: int, options: Mapping[str, Any]) -> dict[str, An
     own, other = segments.accent == REFERENCE, some_recordings(segments.utterance, seed)
     plant = {"shift": options["shift"], "noise": options["noise"], "smallest": options["smallest"], **free}
     plant |= {"train": taught[:, own], "test": asked[:, own], "repeats": 2}
-    planted = {arm: crossed(last[arm][own], segments.phoneme[own], voice[own], other[own], **plant) for arm in CONTROLLED}
+    planted = {
+        arm: crossed(last[arm][own], segments.phoneme[own], voice[own], other[own], **plant) for arm in CONTROLLED
+    }
     columns = {"phoneme": segments.phoneme, "accent": segments.accent, "voice": voice, "other": other}
     heard = audible(
         columns, last["log-mel"], last[noisy], REFERENCE, GROUP, **{**free, "repeats": 2}, smallest=options["smallest"]
@@ -235,7 +237,9 @@ def _geometry(
         found["within"] = float(np.mean([x.var(axis=0, ddof=1).sum() for x, _ in parts])) / white.shape[1]
         found["between"] = None
     else:
-        each = [scatter(*part) for part in parts if len(np.unique(part[1])) > 1 and len(np.unique(part[1])) < len(part[1])]
+        each = [
+            scatter(*part) for part in parts if len(np.unique(part[1])) > 1 and len(np.unique(part[1])) < len(part[1])
+        ]
         found["within"] = float(np.mean([one.within for one in each])) / white.shape[1]
         found["between"] = float(np.mean([one.between for one in each])) / white.shape[1]
     about = group_shift(h, classes, groups, reference=reference, group=group)
@@ -280,7 +284,7 @@ def _linked(h: np.ndarray, segments: Segments, voice: np.ndarray, free: Mapping[
     own = np.array([matrix.by_cluster[name.split("+")[0]][name] for name in names])
     accent = np.array([name.split("+")[0] for name in names])
     count = np.array([(segments.speaker == name).sum() for name in names])
-    draws = {"draws": free["draws"] // 2, "seed": free["seed"]}
+    draws = {"draws": free["draws"] // 4, "seed": free["seed"]}
     found = {
         "all": rank_correlation(spread, error, **draws),
         "given accent and number": rank_correlation(spread, error, given=count, groups=accent, **draws),
@@ -327,8 +331,8 @@ def _controls(
 
     def one(x: np.ndarray, labels: np.ndarray, rows: Any = None, **change: Any) -> dict[str, Any]:
         rows = np.ones(len(x), bool) if rows is None else rows
-        given = {**PROBE, **about, **{k: v for k, v in change.items() if k != "samples"}}
-        given |= {name: given[name][..., rows] for name in ("train", "test")}
+        given = {**PROBE, **about, **{k: v for k, v in change.items() if k not in ("samples", "folds")}}
+        given |= {name: given[name][: change.get("folds"), rows] for name in ("train", "test")}
         cut = {"samples": change["samples"]} if "samples" in change else {}
         accent, v = segments.accent[rows], voice[rows]
         matrix = transfer_matrix(
@@ -345,17 +349,18 @@ def _controls(
     surface = common_classes(segments.surface, segments.accent, fewest=options["fewest"])
     found = {
         "as it is": base,
-        "logistic probe": one(h, segments.phoneme, probe="logistic") if arm == "pre-trained" else None,
+        "logistic probe, one fold": one(h, segments.phoneme, probe="logistic", folds=1),
+        "one fold": one(h, segments.phoneme, folds=1),
         "samples weigh alike": one(h, segments.phoneme, average="samples"),
         "labels as said": one(h, segments.surface, surface),
         "probe told the accent": one(np.concatenate([h, known], axis=1), segments.phoneme),
     }
     for by in options["jitters"]:
-        found[f"ends moved by up to {by} frames"] = one(last[f"{arm}, ±{by}"], segments.phoneme)
+        found[f"ends moved by up to ±{by} frames"] = one(last[f"{arm}, ±{by}"], segments.phoneme)
     for part in (0.25, 0.5):
         count = int(part * base["samples"])
         found[f"{part:.0%} of the training segments"] = one(h, segments.phoneme, samples=count)
-    return {name: row for name, row in found.items() if row is not None}
+    return found
 
 
 def _fields(folder: Path, network: str, seed: int, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -367,10 +372,11 @@ def _fields(folder: Path, network: str, seed: int, options: Mapping[str, Any]) -
         if not name.startswith("state/"):
             continue
         _, arm, layer = name.split("/")
-        if arm == "random" and layer != f"block {options['field_depth']}":
+        last = layer == f"block {options['field_depth']}"
+        if arm == "random" and not last:
             continue
         h = arrays[name].astype(np.float64)
-        for task in ("content", "identity"):
+        for task in ("content", "identity") if last or arm == "input" else ("content",):
             given = (h, arrays[task].astype(str), group, field)
             split = split_gap(*given, reference="smooth", group="rough", rule="reference", **about)
             one: dict[str, Any] = {
@@ -389,9 +395,10 @@ def _fields(folder: Path, network: str, seed: int, options: Mapping[str, Any]) -
 
 
 def _relative(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-    gap, size = (np.sqrt((v.astype(float) ** 2).sum(axis=(1, 2))) for v in (
-        arrays["prediction"] - arrays["target"], arrays["target"]
-    ))
+    gap, size = (
+        np.sqrt((v.astype(float) ** 2).sum(axis=(1, 2)))
+        for v in (arrays["prediction"] - arrays["target"], arrays["target"])
+    )
     return np.asarray(gap / size)
 
 

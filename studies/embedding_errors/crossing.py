@@ -87,7 +87,12 @@ def summary(found: Any) -> dict[str, Any]:
 
 
 def audible(
-    segments: Mapping[str, np.ndarray], clean: np.ndarray, noisy: np.ndarray, reference: str, accent: str, **options: Any
+    segments: Mapping[str, np.ndarray],
+    clean: np.ndarray,
+    noisy: np.ndarray,
+    reference: str,
+    accent: str,
+    **options: Any,
 ) -> list[dict[str, Any]]:
     """The same four cells in the audio: half of the recordings in another accent, or in more noise, or both.
 

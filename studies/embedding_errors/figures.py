@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 _CAPTIONS = {
     "plants.png": "Parts of planted gaps: theory (bars) and what was measured (points, one for each seed).",
-    "transfer.png": "Errors of probes trained on the accent of a row and tested on the accent of a column, last layer, mean "
-    "over seeds; what a probe of its own gains an accent over one of all accents.",
+    "transfer.png": "Errors of probes trained on the accent of a row and tested on the accent of a column, last layer, "
+    "mean over seeds; what a probe of its own gains an accent over one of all accents.",
     "layers.png": "Parts of the gap by layer, against a probe of the reference group: what a probe of the group's own "
     "leaves (irreducible) and what it removes (systematic). Bands: least to greatest over seeds.",
-    "scatter.png": "Scatter of a speaker's phonemes about their means, over that of all speakers, against the error of a "
-    "probe of all accents on that speaker; means over seeds.",
+    "scatter.png": "Scatter of a speaker's phonemes about their means, over that of all speakers, against the error of "
+    "a probe of all accents on that speaker; means over seeds.",
 }
 _MARKERS = "os^D"
 
@@ -100,7 +100,10 @@ def _draw_layers(results: Mapping[str, Any], path: Path) -> None:
         layers = [*results["speech"][0]["arms"][arm]]
         of = {
             part: np.array(
-                [[r["arms"][arm][layer]["splits"][GROUP]["reference"][part] for layer in layers] for r in results["speech"]]
+                [
+                    [r["arms"][arm][layer]["splits"][GROUP]["reference"][part] for layer in layers]
+                    for r in results["speech"]
+                ]
             )
             for part in parts
         }

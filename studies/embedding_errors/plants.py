@@ -86,9 +86,7 @@ PLANTS = {
     "noise × 2": Plant("random", spread=2.0),
     "shift 1, noise × 2": Plant("both", shift=(1.0, 0.0), spread=2.0),
     "turned by 1 rad": Plant("systematic, structural", angle=1.0),
-    "stretched × 3, three classes": Plant(
-        "systematic, removed by whitening", centers=(-2.0, 0.0, 2.0), stretch=3.0
-    ),
+    "stretched × 3, three classes": Plant("systematic, removed by whitening", centers=(-2.0, 0.0, 2.0), stretch=3.0),
 }
 ADVERSARIAL = {
     "shift (1, 0): along the classes alone": Plant("", shift=(1.0, 0.0)),
@@ -226,7 +224,9 @@ def adversarial(name: str, strength: float, samples: int, steps: int, seed: int)
     options: dict[str, Any] = {"probe": "discriminant", "strength": 1e-6}
 
     def error(train: np.ndarray, test: np.ndarray, labels: np.ndarray) -> float:
-        return float(probe_errors({"": z_all[train]}, labels[train], {"": z_all[test]}, labels[test], **options)[""].mean())
+        return float(
+            probe_errors({"": z_all[train]}, labels[train], {"": z_all[test]}, labels[test], **options)[""].mean()
+        )
 
     b = g == "B"
     balanced = np.isin(np.arange(len(s)), np.concatenate(parts))

@@ -56,7 +56,7 @@ class Segments(NamedTuple):
 
 
 def accents_corpus(folder: Path, options: Mapping[str, Any]) -> SpeechCorpus:
-    """Every voice of every accent says every sentence, or as many of them as "each"; from its file where it is there."""
+    """Every voice of every accent, or "each" of them, says every sentence; from its file where it is there."""
     said = _said(options["sentences"])
     chosen = EspeakConfig(
         said,

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from sciops.evaluation.probes import balanced_weights, depth_curves, probe_errors, shuffled
-from studies.kit.cells import kept
 from studies.kit.accents import ACCENTS, REFERENCE, accent_states, train_rows
+from studies.kit.cells import kept
 from studies.kit.rough_fields import NETWORKS, field_states
 
 GROUP = "en-029"

@@ -142,7 +142,14 @@ def _partial(x: np.ndarray, y: np.ndarray, held: np.ndarray, labels: np.ndarray)
 
 
 def neighbour_purity(
-    embeddings: Any, classes: Any, groups: Any, clusters: Any, *, neighbours: int = 10, samples: int = 1000, seed: int = 0
+    embeddings: Any,
+    classes: Any,
+    groups: Any,
+    clusters: Any,
+    *,
+    neighbours: int = 10,
+    samples: int = 1000,
+    seed: int = 0,
 ) -> dict[str, float]:
     """Share of the nearest samples of a group that have the same class: separability without a probe.
 
@@ -168,7 +175,9 @@ def neighbour_purity(
     h, y = np.asarray(embeddings, dtype=np.float64), np.asarray(classes)
     g, s = np.asarray(groups).astype(str), np.asarray(clusters).astype(str)
     if h.ndim != 2 or not len(h) == len(y) == len(g) == len(s):
-        raise ValueError(f"embeddings {h.shape}, {len(y)} classes, {len(g)} groups, {len(s)} clusters: not equally many")
+        raise ValueError(
+            f"embeddings {h.shape}, {len(y)} classes, {len(g)} groups, {len(s)} clusters: not equally many"
+        )
     rng = np.random.default_rng(seed)
     size = min(int(np.unique(g, return_counts=True)[1].min()), samples)
     found = {}

@@ -24,8 +24,8 @@ def probe_errors(
 
     Features are scaled by the mean and standard deviation of the training samples, so that a layer's scale does not
     change the regularisation. Class labels (integers, strings, booleans) get a logistic regression with an L2 penalty,
-    or a linear discriminant, and the error 1 where the class is wrong. Real targets get a ridge regression and the error
-    ‖ŷ − y‖² / mean ‖y − ȳ‖², so that predicting the mean of the training targets costs about 1.
+    or a linear discriminant, and the error 1 where the class is wrong. Real targets get a ridge regression and the
+    error ‖ŷ − y‖² / mean ‖y − ȳ‖², so that predicting the mean of the training targets costs about 1.
 
     Parameters
     ----------

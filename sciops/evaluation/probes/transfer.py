@@ -157,6 +157,8 @@ def split_gap(
     if rule not in get_args(Rule):
         raise ValueError(f"rule={rule!r}: expected one of {', '.join(get_args(Rule))}")
     data = _checked(embeddings, classes, groups, clusters, units, train, test, average, (reference, group))
+    if "rule" in data.levels:
+        raise ValueError("a group is called 'rule', as the shared probe is: give it another name")
     rng = np.random.default_rng(seed)
     fixes = {"plain": _plain, "centred": _centred, "whitened": _whitened}
     shared = {"rule": (rule, reference)}
@@ -260,10 +262,12 @@ def transfer_matrix(
     if samples is not None and samples < 2:
         raise ValueError(f"samples={samples}: expected at least 2")
     data = _checked(embeddings, classes, groups, clusters, units, train, test, average, None)
+    if {*rules} & {*data.levels}:
+        raise ValueError(f"a group is called {({*rules} & {*data.levels}).pop()!r}, as a rule is: give it another name")
     rng = np.random.default_rng(seed)
     trained = (*rules, *data.levels)
     wanted = {(row, level) for row in trained for level in data.levels}
-    shared = {rule: (rule, "") for rule in rules}
+    shared = {str(rule): (str(rule), "") for rule in rules}
     tables, mean = _measured(
         data, shared, {"plain": _plain}, wanted, repeats, match_clusters, probe, strength, rng, samples
     )
@@ -288,7 +292,7 @@ def transfer_matrix(
         }
         for row in trained
     }
-    return TransferMatrix(trained, data.levels, errors, low, high, *gains, mean, by_cluster)
+    return TransferMatrix(trained, data.levels, errors, low, high, gains[0], gains[1], gains[2], mean, by_cluster)
 
 
 def common_classes(classes: Any, groups: Any, *, fewest: int = 20) -> np.ndarray:
@@ -301,7 +305,7 @@ def common_classes(classes: Any, groups: Any, *, fewest: int = 20) -> np.ndarray
         raise ValueError(f"{len(y)} classes, {len(g)} groups: expected equal numbers")
     names, index = np.unique(y, return_inverse=True)
     counts = np.stack([np.bincount(index[g == level], minlength=len(names)) for level in np.unique(g)])
-    enough = (counts >= fewest).all(axis=0)
+    enough = np.asarray((counts >= fewest).all(axis=0))
     if enough.sum() < 2:
         raise ValueError(f"{enough.sum()} classes have {fewest} samples in every group: expected at least two classes")
     return np.asarray(enough[index])
@@ -311,7 +315,8 @@ def common_classes(classes: Any, groups: Any, *, fewest: int = 20) -> np.ndarray
 class _Data:
     """Samples of the levels compared, with what is held out together.
 
-    labels : names of all clusters; names : level → numbers of its clusters, in the order of all tables; unit_of : level → the unit of each
+    labels : names of all clusters
+    names : level → numbers of its clusters, in the order of all tables; unit_of : level → the unit of each
     crossed : whether a unit is in several levels
     folds : [(training samples, test samples)]; empty for random halves of the units
     tested : (samples,) that are in a test
@@ -357,15 +362,15 @@ class _Data:
 
     def resampled(self, draws: int, rng: np.random.Generator) -> tuple[dict[str, np.ndarray], int]:
         """(level → (draws, clusters) weights of resamples of the units that are tested, fewest units of a level)."""
-        tested = {
-            level: np.isin(names, self.s[self.tested & (self.g == level)]) for level, names in self.names.items()
-        }
+        tested = {level: np.isin(names, self.s[self.tested & (self.g == level)]) for level, names in self.names.items()}
         pools = [np.unique(of[tested[level]]) for level, of in self.unit_of.items()]
         fewest = min(map(len, pools))
+        if fewest < 2:
+            raise ValueError("test: a group is tested on one unit; expected at least two, between which errors differ")
         if self.crossed:
             pools = [np.unique(np.concatenate(pools))] * len(pools)
         found: dict[str, np.ndarray] = {}
-        counts = np.empty(0)
+        counts: Any = None
         for i, (level, of) in enumerate(self.unit_of.items()):
             if i == 0 or not self.crossed:  # crossed levels share their resamples
                 counts = rng.multinomial(len(pools[i]), np.full(len(pools[i]), 1 / len(pools[i])), size=draws)
@@ -395,7 +400,8 @@ def _checked(
         y = np.unique(y, return_inverse=True)[1]
     if not len(h) == len(y) == len(g) == len(s) == len(u):
         raise ValueError(
-            f"{len(h)} embeddings, {len(y)} classes, {len(g)} groups, {len(s)} clusters, {len(u)} units: expected as many"
+            f"{len(h)} embeddings, {len(y)} classes, {len(g)} groups, {len(s)} clusters, {len(u)} units: "
+            "expected as many"
         )
     if levels is None:
         levels = tuple(np.unique(g).tolist())
@@ -512,7 +518,9 @@ def _equal_parts(
         else:
             pools[name] = np.concatenate([*train.values()])
     # an equal part of each group may be a few samples short of the others
-    size = min([len(rows) for name, rows in pools.items() if name in train or match_clusters] + ([most] if most else []))
+    size = min(
+        [len(rows) for name, rows in pools.items() if name in train or match_clusters] + ([most] if most else [])
+    )
     return {name: rng.permutation(rows)[:size] for name, rows in pools.items()}
 
 
