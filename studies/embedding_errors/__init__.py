@@ -63,7 +63,7 @@ class Config:
     share: float = 0.1  # of the recordings in other accents that pre-training hears
     points: int = 17  # of a field along an axis
     fields: int = 500  # coefficients of each roughness; half are for the probes
-    field_steps: int = 100  # of a surrogate
+    field_steps: int = 80  # of a surrogate
     field_width: int = 12  # channels of a surrogate
     field_depth: int = 4  # its blocks
     strength: float = 10.0  # penalty of the probes

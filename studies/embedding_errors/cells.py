@@ -22,7 +22,7 @@ from sciops.evaluation.probes import (
     transfer_matrix,
 )
 from studies.embedding_errors import plants
-from studies.embedding_errors.crossing import audible, crossed, parts_of, some_recordings, summary
+from studies.embedding_errors.crossing import audible, crossed, held_out, parts_of, some_recordings, summary
 from studies.kit.accents import ACCENTS, REFERENCE, Segments, accent_states, blocks
 from studies.kit.cells import kept, kept_arrays
 from studies.kit.rough_fields import NETWORKS, field_states
@@ -123,8 +123,13 @@ def _speech(folder: Path, seed: int, options: Mapping[str, Any]) -> dict[str, An
     own, other = segments.accent == REFERENCE, some_recordings(segments.utterance, seed)
     plant = {"shift": options["shift"], "noise": options["noise"], "smallest": options["smallest"], **free}
     plant |= {"train": taught[:, own], "test": asked[:, own], "repeats": 2}
+    plain = {key: value for key, value in plant.items() if key not in ("shift", "noise")}
     planted = {
         arm: crossed(last[arm][own], segments.phoneme[own], voice[own], other[own], **plant) for arm in CONTROLLED
+    }
+    halves = {
+        arm: held_out(last[arm][own], segments.phoneme[own], voice[own], segments.sentence[own], **plain)
+        for arm in CONTROLLED
     }
     columns = {"phoneme": segments.phoneme, "accent": segments.accent, "voice": voice, "other": other}
     heard = audible(
@@ -134,6 +139,7 @@ def _speech(folder: Path, seed: int, options: Mapping[str, Any]) -> dict[str, An
         "arms": arms,
         "links": {arm: _linked(last[arm], segments, voice, free) for arm in LINKED},
         "crossing": {**planted, "audio (log-mel)": heard},
+        "held out": halves,
         "controls": {arm: _controls(arm, last, segments, voice, free, options) for arm in CONTROLLED},
         "training": training,
         "segments": len(voice),

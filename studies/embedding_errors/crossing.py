@@ -83,7 +83,29 @@ def summary(found: Any) -> dict[str, Any]:
     """What is kept of a `GapSplit`."""
     parts = {name: getattr(found, name) for name in ("gap", "irreducible", "systematic", "centred", "whitened")}
     intervals = {name: getattr(found, f"{name}_interval") for name in parts if name != "gap"}
-    return parts | {"intervals": intervals, "verdict": found.verdict, "removed by": found.removed_by}
+    own = found.errors[found.group, found.group]
+    return parts | {"intervals": intervals, "verdict": found.verdict, "removed by": found.removed_by, "own": own}
+
+
+def held_out(
+    h: np.ndarray, phoneme: np.ndarray, voice: np.ndarray, sentence: np.ndarray, seed: int, **options: Any
+) -> dict[str, dict[str, Any]]:
+    """Parts of the gap between two random halves of the sentences, with sentences held out beside the voices or not.
+
+    The halves differ in nothing but their sentences. All parts are 0 in truth; a group's own probe that has heard its
+    test sentences from other voices finds a systematic part.
+
+    options : "train" and "test" are the folds that hold out both
+    """
+    said = np.unique(sentence)
+    other = np.isin(sentence, np.random.default_rng([seed, 24]).permutation(said)[: len(said) // 2])
+    group = np.where(other, "B", "A")
+    first = np.isin(voice, voice[options["train"][0]])
+    known = {**options, "train": np.stack([first, ~first]), "test": np.stack([~first, first])}
+    return {
+        name: parts_of(h, phoneme, group, voice, "A", "B", seed=seed, **given)
+        for name, given in (("voices", known), ("voices and sentences", options))
+    }
 
 
 def audible(

@@ -282,6 +282,18 @@ def _print_speech(own: Sequence[Mapping[str, Any]], config: Config) -> None:
     columns = f"=features; shift=systematic; noise=random; expected=required; over seeds=over; seeds so=right; {parts}"
     print_table(rows, columns, title=title)
     rows = []
+    for arm, first in own[0]["held out"].items():
+        for name in first:
+            each = [r["held out"][arm][name] for r in own]
+            alone = sum(one["verdict"] == "none" for one in each)
+            row = {"features": arm, "held": name, "own": spread(one["own"] for one in each), **_spreads(each)}
+            rows.append(row | {"over": typed(each, config.smallest), "none": f"{alone} of {len(each)}"})
+    title = "speech: random halves of the sentences as groups, all parts 0 in truth, by what is held out from training"
+    columns = (
+        "=features; held out=held; error of its own probe=own:.3f; irreducible:.3f; systematic:.3f; over seeds=over"
+    )
+    print_table(rows, f"{columns}; seeds with none=none", title=title)
+    rows = []
     for arm in own[0]["arms"]:
         last = [last_of(r["arms"][arm]) for r in own]
         for i, name in enumerate(last[0]["trained"]):

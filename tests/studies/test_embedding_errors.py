@@ -56,12 +56,13 @@ def test_the_probe_of_both_groups_has_its_threshold_between_them():
     assert 1 - plant.error({"A": 0.8, "B": 0.2}, "B") == pytest.approx(right, abs=1e-12)
 
 
-def test_every_plant_is_typed_as_it_was_planted():
-    for name, plant in plants.PLANTS.items():
-        found = plants.planted(name, 24_000, seed=50)
+def test_plants_are_typed_as_they_were_planted():
+    for name in ("noise × 2", "turned by 1 rad", "stretched × 3, three classes"):
+        plant = plants.PLANTS[name]
+        found = plants.planted(name, 12_000, seed=50)
         assert found["verdict"] == plant.verdict == found["required"], name
         for key, expected in found["theory"].items():
-            assert found["measured"][key] == pytest.approx(expected, abs=0.025), (name, key)
+            assert found["measured"][key] == pytest.approx(expected, abs=0.035), (name, key)
         assert found["b2"] == pytest.approx(found["b2 in theory"], abs=0.15 + 0.05 * found["b2 in theory"])
         assert found["tau"] == pytest.approx(found["tau in theory"], abs=0.12)
         assert found["identity"] < 1e-12
@@ -98,6 +99,23 @@ def test_the_four_cells_of_planted_speech_are_typed_right():
     assert both["systematic"] < shifted["systematic"]  # noise hides a part of the shift
 
 
+def test_a_probe_that_has_heard_the_test_sentences_finds_what_is_not_there():
+    rng = np.random.default_rng(4)
+    voice = np.repeat(np.arange(12), 240)
+    token = np.tile(np.arange(240), 12)  # said alike by every voice
+    phoneme = rng.integers(0, 4, 240)[token]
+    place = 2.0 * rng.standard_normal((240, 40)) + 0.8 * rng.standard_normal((4, 40))[phoneme[:240]]
+    h = place[token] + 0.3 * rng.standard_normal((2880, 40))
+    first, half = voice < 6, token // 10 < 12
+    train = np.stack([(first == v) & (half == s) for v in (True, False) for s in (True, False)])
+    test = np.stack([(first != v) & (half != s) for v in (True, False) for s in (True, False)])
+    options = {"train": train, "test": test, "draws": 100, "strength": 1.0, "smallest": 0.02}
+    found = crossing.held_out(h, np.array(list("aeiu"))[phoneme], voice.astype(str), token // 10, 0, **options)
+    assert found["voices"]["systematic"] > 0.2 and found["voices"]["verdict"].startswith("systematic")
+    # 60 tokens to learn from leave some by chance
+    assert abs(found["voices and sentences"]["systematic"]) < found["voices"]["systematic"] / 3
+
+
 def test_training_and_test_segments_share_no_voice_and_no_sentence():
     names = [
         (f"{a}+m{v}", a, f"s{s}") for a in ("en-US", "en-029") for v in range(4) for s in range(6) for _ in range(2)
@@ -123,7 +141,7 @@ def test_segments_are_means_of_their_frames():
     at = np.array([0, 0, 1])
     segments = accents.Segments(at, np.array([0, 3, 2]), np.array([4, 6, 9]), *[at] * 5)
     found = accents.pooled_segments(states, segments, 2)
-    np.testing.assert_allclose(found, [[1, 2], [4, 5], [1, 1]])
+    np.testing.assert_allclose(found, [[1, 2], [3, 4], [1, 1]])
 
 
 def parts(irreducible, systematic, centred, whitened=0.0):
@@ -209,11 +227,13 @@ def test_scatter_and_shift_of_a_group_are_those_planted():
 
 def test_a_small_run_leaves_its_numbers_and_resumes(tmp_path, monkeypatch, capsys):
     config = replace(TINY, output=tmp_path)
+    few = {name: plants.PLANTS[name] for name in ("none", "turned by 1 rad")}
+    monkeypatch.setattr(plants, "PLANTS", few)
     results = study.run(config)
     said = capsys.readouterr().out
     assert "split exactly over 2 trainings" in said and "claims of arXiv:2604.22631" in said and "inf" not in said
     saved = json.loads((tmp_path / "results.json").read_text())
-    assert len(saved["plants"]) == 2 and {*saved["plants"][0]["plants"]} == {*plants.PLANTS}
+    assert len(saved["plants"]) == 2 and {*saved["plants"][0]["plants"]} == {*few}
     for name in ("plants.png", "layers.png"):
         assert (tmp_path / "figures" / name).stat().st_size > 10_000
     one = results["fields"][0]["FNO"]["arms"]["trained"]["block 1"]["content"]
