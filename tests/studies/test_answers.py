@@ -28,6 +28,10 @@ def _versus(arm, test, first, second):
     return row | {"against_truncation": verdict, "against_equal_time": verdict}
 
 
+def _planted(verdict, required):
+    return {"verdict": verdict, "required": required}
+
+
 def _typed(irreducible, systematic):
     parts = {"gap": irreducible + systematic, "irreducible": irreducible, "systematic": systematic}
     split = parts | {"centred": 0.0, "whitened": 0.0}
@@ -326,15 +330,13 @@ RESULTS = {
     ),
     "embedding_errors": (
         {
-            "plants": [
-                {"plants": {"a": {"verdict": "none", "required": "none"}, "b": {"verdict": "none", "required": "both"}}}
-            ],
+            "plants": [{"plants": {"a": _planted("none", "none"), "b": _planted("none", "both")}}],
             "fields": [{"FNO": _typed(0.02, 0.08), "MANO": _typed(0.05, -0.01)}],
             "claims": [{"seen": True, "against": False}, {"seen": False, "against": True}],
         },
         "1 of 2 planted gaps are typed as they were planted; the gap of rough fields in the FNO (+0.100) is +0.020 "
-        "random and +0.080 systematic: too few seeds; the gap of rough fields in the MANO (+0.040) is +0.050 random and -0.010 "
-        "systematic: too few seeds; of 2 claims verdicts support 1 and contradict 1.",
+        "random and +0.080 systematic: too few seeds; the gap of rough fields in the MANO (+0.040) is +0.050 random and "
+        "-0.010 systematic: too few seeds; of 2 claims verdicts support 1 and contradict 1.",
     ),
     "layerwise_fairness": (
         {
