@@ -335,8 +335,8 @@ RESULTS = {
             "claims": [{"seen": True, "against": False}, {"seen": False, "against": True}],
         },
         "1 of 2 planted gaps are typed as they were planted; the gap of rough fields in the FNO (+0.100) is +0.020 "
-        "random and +0.080 systematic: too few seeds; the gap of rough fields in the MANO (+0.040) is +0.050 random and "
-        "-0.010 systematic: too few seeds; of 2 claims verdicts support 1 and contradict 1.",
+        "random and +0.080 systematic: too few seeds; the gap of rough fields in the MANO (+0.040) is +0.050 random "
+        "and -0.010 systematic: too few seeds; of 2 claims verdicts support 1 and contradict 1.",
     ),
     "layerwise_fairness": (
         {
