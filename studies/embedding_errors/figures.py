@@ -119,7 +119,7 @@ def _draw_layers(results: Mapping[str, Any], path: Path) -> None:
                 rows.append([cell["content"]["splits"]["rough"]["reference"][part] for cell in cells])
             of[part] = np.array(rows)
         curves.append((f"{network}: rough − smooth", ["input", *layers], of))
-    with panels(path, len(curves), 3, width=3.5, height=2.8, caption=_CAPTIONS["layers.png"]) as axes:
+    with panels(path, len(curves), 2, width=3.9, height=2.8, caption=_CAPTIONS["layers.png"]) as axes:
         for axis, (title, layers, of) in zip(axes, curves):
             places = np.arange(len(layers))
             for part, colour, marker in zip(parts, PALETTE, _MARKERS):
