@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from studies.kit import accents, rough_fields
 from studies.kit.choices import require_known
 from studies.kit.pool import run_all
 from studies.kit.study import finished, opened, picked
-from studies.layerwise_fairness import accents, rough_fields
 from studies.layerwise_fairness.cells import field_cell, speech_cell
 from studies.layerwise_fairness.report import answer, claims, draw, hidden_shift, print_report
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from sciops.evaluation.probes import balanced_weights, depth_curves, probe_errors, shuffled
+from studies.kit.accents import ACCENTS, REFERENCE, accent_states, train_rows
 from studies.kit.cells import kept
-from studies.layerwise_fairness.accents import ACCENTS, REFERENCE, accent_states, train_rows
-from studies.layerwise_fairness.rough_fields import NETWORKS, field_states
+from studies.kit.rough_fields import NETWORKS, field_states
 
 GROUP = "en-029"
 
@@ -61,7 +61,7 @@ def _fields(folder: Path, seed: int, options: Mapping[str, Any]) -> dict[str, An
     arms: dict[str, Any] = {}
     training: dict[str, Any] = {}
     for network in NETWORKS:
-        labels, states, training[network] = field_states(folder / "data", network, seed, options)
+        labels, states, training[network] = field_states(folder / "data", network, seed, options)[:3]
         group = labels["group"]
         train = np.random.default_rng([seed, 8]).uniform(size=len(group)) < 0.5
         about = {"reference": "smooth", "group": "rough", "seed": seed, "draws": options["draws"]}

@@ -13,16 +13,23 @@ from torch import nn
 import sciops
 from sciops.evaluation.probes import (
     balanced_weights,
+    common_classes,
     depth_curves,
+    error_type,
     group_shift,
     hidden_states,
+    neighbour_purity,
     pooled,
     probe_errors,
+    rank_correlation,
+    relative_scatter,
+    remedy,
     scatter,
     shuffled,
     split_gap,
     squared_shift,
     tap_names,
+    transfer_matrix,
     upstream,
 )
 
@@ -239,6 +246,22 @@ def test_padding_does_not_count():
             "have the class 0",
         ),
         (lambda: probe_errors({"a": np.full((2, 2), np.nan)}, [0, 1], {"a": np.zeros((2, 2))}, [0, 1]), "not finite"),
+        (
+            lambda: probe_errors({"a": np.zeros((3, 2))}, [0, 0, 1], {"a": np.zeros((3, 2))}, [0, 0, 1], probe="svm"),
+            "svm",
+        ),
+        (
+            lambda: probe_errors(
+                {"a": np.zeros((3, 2))}, [0, 0, 1], {"a": np.zeros((3, 2))}, [0] * 3, probe="discriminant", strength=0.0
+            ),
+            "singular; pass strength=1.0",
+        ),
+        (lambda: transfer_matrix(np.zeros((3, 2)), [0, 1, 0], ["A", "B", "B"], [0, 1, 2]), "'A' has 1 clusters"),
+        (lambda: transfer_matrix(np.zeros((3, 2)), [0, 1, 0], ["A"] * 3, [0, 1, 2]), "one group, A"),
+        (lambda: transfer_matrix(np.zeros((1, 2)), [0], ["A"], [0], rules=()), "expected some of balanced"),
+        (lambda: rank_correlation([1.0, 2.0], [1.0, 2.0]), "2 members: expected at least 5"),
+        (lambda: relative_scatter(np.zeros((2, 2)), [0, 1], [0, 1]), "2 samples in 2 cells"),
+        (lambda: neighbour_purity(np.zeros((4, 2)), [0] * 4, ["A"] * 4, [0, 0, 1, 1]), "has fewer outside"),
         (lambda: scatter(np.zeros((3, 2)), [0, 1, 2]), "3 samples in 3 clusters"),
         (lambda: squared_shift(np.zeros((1, 2)), np.zeros((3, 2))), "first: 1 independent members"),
         (
@@ -310,3 +333,200 @@ def test_the_trend_over_layers_is_the_rank_correlation_of_scipy():
     found = depth_curves(errors, cluster, np.where(cluster % 2, "B", "A"), reference="A", group="B", draws=50)
     for scale, values in found.bias.items():
         assert found.trend[scale] == pytest.approx(spearmanr(values, found.errors.mean(axis=0)).statistic, abs=1e-12)
+
+
+def stretched(rng, factor, samples=9000, clusters=60):
+    """Three classes on the first axis; group B has that axis stretched, noise and all."""
+    y = rng.integers(0, 3, samples)
+    cluster = rng.integers(0, clusters, samples)
+    group = np.where(cluster % 2 == 0, "A", "B")
+    h = rng.standard_normal((samples, 4))
+    h[:, 0] += 2.0 * (y - 1)
+    h[group == "B", 0] *= factor
+    return h, y, group, cluster
+
+
+def test_whitening_removes_what_centring_cannot():
+    h, y, group, cluster = stretched(np.random.default_rng(0), 3.0)
+    options = {"reference": "A", "group": "B", "rule": "reference", "probe": "discriminant", "repeats": 2, "draws": 200}
+    found = split_gap(h, y, group, cluster, **options)
+    # thresholds at ±1 of classes at −6, 0 and 6 with a deviation of 3, and at ±3
+    to_b = 1 - (2 * ndtr(5 / 3) + 2 * ndtr(1 / 3) - 1) / 3
+    own = 1 - (2 * ndtr(1) + 2 * ndtr(1) - 1) / 3
+    assert found.errors["rule", "B"] == pytest.approx(to_b, abs=0.015)
+    assert found.errors["B", "B"] == pytest.approx(own, abs=0.015)
+    assert found.verdict == "systematic, removed by whitening" and found.removed_by == "whitening"
+    assert found.centred_interval[0] > 0 and abs(found.whitened) < 0.02
+
+
+@pytest.mark.parametrize(
+    ("parts", "steps", "verdict"),
+    [
+        ((False, False), ("no", "no"), "none"),
+        ((True, False), ("no", "no"), "random"),
+        ((False, True), ("yes", "no"), "systematic, removed by centring"),
+        ((False, True), ("no", "yes"), "systematic, removed by whitening"),
+        ((False, True), ("no", "no"), "systematic, structural"),
+        ((False, True), ("unknown", "no"), "systematic, removal undecided"),
+        ((True, True), ("yes", "yes"), "both"),
+    ],
+)
+def test_types_of_errors(parts, steps, verdict):
+    assert error_type(*parts, remedy(*steps)) == verdict
+
+
+def test_the_discriminant_is_that_of_scikit_learn_and_blind_to_linear_maps():
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+    rng = np.random.default_rng(1)
+    y = rng.integers(0, 4, 400)
+    h = rng.standard_normal((400, 5)) + 0.8 * rng.standard_normal((4, 5))[y]
+    train, test = np.arange(400) < 250, np.arange(400) >= 250
+    options = {"probe": "discriminant", "strength": 0.0}
+    ours = probe_errors({"l": h[train]}, y[train], {"l": h[test]}, y[test], **options)["l"]
+    theirs = LinearDiscriminantAnalysis(solver="lsqr").fit(h[train], y[train]).predict(h[test]) != y[test]
+    np.testing.assert_array_equal(ours, theirs)
+    moved = h @ rng.standard_normal((5, 5)) + 3.0
+    again = probe_errors({"l": moved[train]}, y[train], {"l": moved[test]}, y[test], **options)["l"]
+    np.testing.assert_array_equal(ours, again)
+    doubled = np.concatenate([h[train], h[train][:50]]), np.concatenate([y[train], y[train][:50]])
+    weighted = probe_errors(
+        {"l": h[train]}, y[train], {"l": h[test]}, y[test], weights=np.r_[np.full(50, 2.0), np.ones(200)], **options
+    )
+    np.testing.assert_array_equal(
+        weighted["l"], probe_errors({"l": doubled[0]}, doubled[1], {"l": h[test]}, y[test], **options)["l"]
+    )
+
+
+def test_a_transfer_matrix_holds_the_errors_of_its_probes():
+    rng = np.random.default_rng(2)
+    h, y, group, cluster = planted(rng, shift=1.0, samples=1200, features=3)
+    train = cluster < 20
+    options = {"train": train, "probe": "discriminant", "repeats": 1, "draws": 50}
+    found = transfer_matrix(h, y, group, cluster, rules=("balanced", "natural"), **options)
+    assert found.trained == ("balanced", "natural", "A", "B") and found.groups == ("A", "B")
+    np.testing.assert_allclose(
+        found.gains, [found.errors[0, 0] - found.errors[2, 0], found.errors[0, 1] - found.errors[3, 1]]
+    )
+    # the smaller group is not cut: its own probe is known
+    small = min("AB", key=lambda g: (train & (group == g)).sum())
+    own = train & (group == small)
+    assert found.samples == own.sum()
+    for j, g in enumerate("AB"):
+        test = ~train & (group == g)
+        wrong = probe_errors({"": h[own]}, y[own], {"": h[test]}, y[test], probe="discriminant")[""]
+        per_cluster = [wrong[cluster[test] == c].mean() for c in np.unique(cluster[test])]
+        assert found.errors[found.trained.index(small), j] == pytest.approx(np.mean(per_cluster), abs=1e-12)
+        names = [str(c) for c in np.unique(cluster[test])]
+        assert [found.by_cluster[small][name] for name in names] == pytest.approx(per_cluster)
+    assert (found.low <= found.errors).all() and (found.errors <= found.high).all()
+    # other names of the groups permute the matrix
+    swapped = transfer_matrix(h, y, np.where(group == "A", "Z", "B"), cluster, **options)
+    one = transfer_matrix(h, y, group, cluster, **options)
+    assert swapped.groups == ("B", "Z")
+    np.testing.assert_allclose(swapped.errors[1:, ::-1][::-1], one.errors[1:], atol=0.06)
+
+
+def test_units_and_folds_hold_out_what_a_probe_knows_by_heart():
+    """A class that is a function of the voice: read from voices that the probe knows, and not from others."""
+    rng = np.random.default_rng(3)
+    voice, item = np.repeat(np.arange(16), 60), np.tile(np.arange(60), 16)
+    group = np.where(item % 2 == 0, "A", "B")
+    y, place = rng.integers(0, 2, 16)[voice], 3 * rng.standard_normal((16, 12))
+    h = place[voice] + 0.1 * rng.standard_normal((960, 12))
+    speaker = np.char.add(group, voice.astype(str))
+    options = {"probe": "discriminant", "draws": 20}
+    piece = np.char.add(speaker, np.char.add("-", item.astype(str)))
+    known = transfer_matrix(h, y, group, piece, train=item < 30, units=item, **options)
+    held = transfer_matrix(h, y, group, speaker, units=voice, repeats=8, **options)
+    assert known.errors.max() < 0.05 and held.errors.min() > 0.25
+    folds = np.stack([voice < 8, voice >= 8])
+    both = transfer_matrix(h, y, group, speaker, units=voice, train=folds, test=~folds, repeats=1, **options)
+    assert len(both.by_cluster["A"]) == 32  # every speaker is tested
+    with pytest.raises(ValueError, match="a unit is in training and test"):
+        transfer_matrix(h, y, group, speaker, units=voice, train=item < 30, **options)
+
+
+def test_matched_clusters_leave_the_shared_probe_no_more_speakers_than_the_others():
+    rng = np.random.default_rng(4)
+    cluster = np.repeat(np.arange(24), 80)
+    y = rng.integers(0, 2, len(cluster))
+    h = rng.standard_normal((len(cluster), 6)) + 1.5 * rng.standard_normal((24, 6))[cluster]
+    h[:, 0] += 2 * y - 1
+    args = (h, y, np.where(cluster < 12, "A", "B"), cluster)
+    options = {"probe": "discriminant", "repeats": 6, "draws": 20}
+    matched, free = (transfer_matrix(*args, match_clusters=m, **options) for m in (True, False))
+    assert matched.errors[0].mean() > free.errors[0].mean() + 0.01
+    np.testing.assert_allclose(matched.errors[1:].mean(), free.errors[1:].mean(), atol=0.02)
+
+
+def test_classes_can_weigh_alike():
+    rng = np.random.default_rng(5)
+    h, _, group, cluster = planted(rng, samples=2000, features=2, clusters=8)
+    y = (rng.random(2000) < 0.1).astype(int)
+    h[:, 0] += 1.5 * y
+    options = {"probe": "discriminant", "repeats": 1, "draws": 20, "train": cluster < 4}
+    samples, classes = (transfer_matrix(h, y, group, cluster, average=a, **options) for a in ("samples", "classes"))
+    # nearly all are said to be of the frequent class: few errors, and nearly half of them where classes weigh alike
+    assert samples.errors.max() < 0.2 and classes.errors.min() > 0.3
+    kept = common_classes(["a"] * 30 + ["b"] * 30 + ["c"] * 12, ["A", "B"] * 30 + ["A"] * 12, fewest=10)
+    assert kept.sum() == 60
+    with pytest.raises(ValueError, match="0 classes have 20 samples"):
+        common_classes(["a", "b"], ["A", "B"])
+
+
+def test_relative_scatter_is_that_of_the_cluster_and_not_of_its_classes():
+    rng = np.random.default_rng(6)
+    cluster = np.repeat(np.arange(3), 1500)
+    # cluster 0 has mostly the class that scatters twice as far, cluster 2 scatters by √2 in both
+    y = (rng.random(4500) < np.array([0.8, 0.2, 0.2])[cluster]).astype(int)
+    deviation = np.array([1.0, 2.0])[y] * np.array([1.0, 1.0, math.sqrt(2)])[cluster]
+    h = rng.standard_normal((4500, 3)) * deviation[:, None] + rng.standard_normal((3, 2, 3))[cluster, y]
+    names, found = relative_scatter(h, y, cluster, whiten=False)
+    assert names.tolist() == ["0", "1", "2"]
+    assert found[2] / found[1] == pytest.approx(2.0, rel=0.1) and found[0] / found[1] == pytest.approx(1.0, rel=0.15)
+    moved = h @ rng.standard_normal((3, 3))
+    white = [relative_scatter(x, y, cluster)[1] for x in (h, moved)]
+    np.testing.assert_allclose(*white, rtol=1e-6)
+    assert np.isnan(relative_scatter(h[:3000], y[:3000], np.r_[np.zeros(2999), 1])[1][1])
+
+
+def test_a_rank_correlation_and_what_is_held():
+    from scipy.stats import spearmanr
+
+    rng = np.random.default_rng(7)
+    x, z = rng.standard_normal((2, 60))
+    y = x + rng.standard_normal(60)
+    found = rank_correlation(x, y, draws=200)
+    assert found.value == pytest.approx(spearmanr(x, y).statistic, abs=1e-12) and found.low < found.value < found.high
+    r = spearmanr(np.stack([x, y, z], axis=1)).statistic
+    partial = (r[0, 1] - r[0, 2] * r[1, 2]) / math.sqrt((1 - r[0, 2] ** 2) * (1 - r[1, 2] ** 2))
+    assert rank_correlation(x, y, given=z, draws=10).value == pytest.approx(partial, abs=1e-12)
+    # two groups that differ in both, and nothing within them
+    group = np.repeat([0, 1], 30)
+    a, b = rng.standard_normal((2, 60)) + 4 * group
+    assert (
+        rank_correlation(a, b, draws=10).value > 0.6
+        and abs(rank_correlation(a, b, groups=group, draws=10).value) < 0.35
+    )
+    assert math.isnan(rank_correlation(np.ones(6), np.arange(6.0), draws=10).value)
+
+
+def test_neighbours_are_alike_where_classes_are_apart():
+    rng = np.random.default_rng(8)
+    y, cluster = rng.integers(0, 2, 400), np.arange(400) % 8
+    group = np.where(cluster < 4, "A", "B")
+    h = rng.standard_normal((400, 2))
+    h[group == "A", 0] += 20 * y[group == "A"]
+    found = neighbour_purity(h, y, group, cluster)
+    assert found["A"] == 1.0 and found["B"] == pytest.approx(0.5, abs=0.08)
+
+
+def test_a_ratio_of_no_errors_is_undefined():
+    groups = np.array(["A", "B"])[np.arange(20) % 2]
+    errors = {"none": np.zeros(20), "reference": np.where(groups == "B", 0.5, 0.0), "some": np.full(20, 0.25)}
+    found = depth_curves(errors, np.arange(20), groups, reference="A", group="B", draws=50)
+    ratio = found.bias["ratio"]
+    assert np.isnan(ratio[0]) and np.isinf(ratio[1]) and ratio[2] == 1.0
+    assert (found.low["ratio"][0], found.high["ratio"][0]) == (0.0, np.inf)
+    assert math.isnan(found.trend["ratio"]) and "ratio" not in found.warning

@@ -28,6 +28,16 @@ def _versus(arm, test, first, second):
     return row | {"against_truncation": verdict, "against_equal_time": verdict}
 
 
+def _planted(verdict, required):
+    return {"verdict": verdict, "required": required}
+
+
+def _typed(irreducible, systematic):
+    parts = {"gap": irreducible + systematic, "irreducible": irreducible, "systematic": systematic}
+    split = parts | {"centred": 0.0, "whitened": 0.0}
+    return {"arms": {"trained": {"block 1": {"content": {"splits": {"rough": {"reference": split}}}}}}}
+
+
 def _served(levels, share, ensemble, more, elsewhere):
     effects = [
         {"factor": "contrast", "level": level, "reference": "1:4", "ratio": ratio, "verdict": verdict}
@@ -317,6 +327,16 @@ RESULTS = {
         "5% of the squared error is variance over seeds, an ensemble changes the error by -3% to -1% and more samples "
         "of that regime by -18% to -10%, elsewhere by +5% to +11%; the FNO's error against neuraloperator's is -9.5% "
         "[-18.1%, +5.1%], undecided.",
+    ),
+    "embedding_errors": (
+        {
+            "plants": [{"plants": {"a": _planted("none", "none"), "b": _planted("none", "both")}}],
+            "fields": [{"FNO": _typed(0.02, 0.08), "MANO": _typed(0.05, -0.01)}],
+            "claims": [{"seen": True, "against": False}, {"seen": False, "against": True}],
+        },
+        "1 of 2 planted gaps are typed as they were planted; the gap of rough fields in the FNO (+0.100) is +0.020 "
+        "random and +0.080 systematic: too few seeds; the gap of rough fields in the MANO (+0.040) is +0.050 random "
+        "and -0.010 systematic: too few seeds; of 2 claims verdicts support 1 and contradict 1.",
     ),
     "layerwise_fairness": (
         {

@@ -9,7 +9,8 @@ import pytest
 from scipy.special import ndtr
 
 from studies import layerwise_fairness as study
-from studies.layerwise_fairness import accents, cells, report
+from studies.kit import accents
+from studies.layerwise_fairness import cells, report
 
 pytest.importorskip("sklearn")
 
@@ -87,7 +88,8 @@ def test_planted_speech_has_a_shift_that_the_pooled_probe_hides(tmp_path, monkey
     h = 0.7 * rng.standard_normal((len(names), 5))
     h[:, 0] += 2 * phoneme - 1 + (accent == cells.GROUP)
     h[:, 1:3] += 6 * np.stack([np.cos(voice), np.sin(voice)], 1)
-    segments = accents.Segments(at, at, at + 1, np.array(["a", "t"])[phoneme], speaker, accent, sentence)
+    names_of = np.array(["a", "t"])
+    segments = accents.Segments(at, at, at + 1, names_of[phoneme], speaker, accent, sentence, names_of[phoneme])
     layers = {"log-mel": h}
     monkeypatch.setattr(cells, "accent_states", lambda *_: (segments, {"random": layers}, {}))
     one = cells.speech_cell(tmp_path, 0, {"strength": 1.0, "draws": 100})["arms"]["random"]

@@ -26,6 +26,10 @@ class DepthCurves:
     emergence : first layer whose log-odds gap excludes 0 by Holm over layers; None where there is none
     p : (layers,) of "no gap", adjusted by Holm over layers
     warning : what the scales contradict each other in; "" where they agree
+
+    The ratio is infinite where only the reference makes no error, and NaN where neither group makes one: 0/0 says
+    nothing of a gap. Resamples of which it is NaN count towards both ends of its interval, which they can only widen,
+    and its trend is NaN where one of the layers' ratios is.
     """
 
     layers: tuple[str, ...]
@@ -111,8 +115,7 @@ def depth_curves(
     # a resample has twice the noise of the data: its own and that of the data it is drawn from
     twice = {level: 2 * value for level, value in noise.items()}
     each = _scales(drawn, reference, group, counts, twice)
-    with np.errstate(invalid="ignore"):  # infinite ratios, where resamples of the reference have no error
-        ends = {scale: np.quantile(values, [alpha / 2, 1 - alpha / 2], axis=0) for scale, values in each.items()}
+    ends = {scale: _ends(values, alpha) for scale, values in each.items()}
     overall = np.mean([mean[level] for level in levels], axis=0)
     overall_drawn = np.mean([drawn[level] for level in levels], axis=0)
     trend = {scale: float(_spearman(values[None], overall[None])[0]) for scale, values in bias.items()}
@@ -128,14 +131,13 @@ def depth_curves(
     p = np.array(adjusted_p([min(1.0, 2 * (1 + int(count)) / (draws + 1)) for count in tail]))
     emerged = [name for name, value in zip(names, p) if value < alpha]
     warning = ""
+    signs = {scale: np.sign(value) for scale, value in trend.items() if not np.isnan(value)}  # an undefined one is none
     if trend_ends["ratio"][1] < 0 <= trend_ends["log odds"][1]:
         warning = (
             "the ratio of errors falls as errors rise and the log odds do not: a constant handicap gives this at every "
             "layer alike"
         )
-    elif np.sign(trend["ratio"]) != np.sign(trend["log odds"]) or np.sign(trend["difference"]) != np.sign(
-        trend["log odds"]
-    ):
+    elif len({signs[scale] for scale in ("difference", "ratio", "log odds") if scale in signs}) > 1:
         warning = "the trend of the gap with the error changes its sign with the scale: report all of them"
     return DepthCurves(
         layers=names,
@@ -167,13 +169,23 @@ def _scales(
     every = np.stack([errors[level] for level in errors])
     between = every.var(axis=0, ddof=1) - np.mean([np.broadcast_to(noise[g], a.shape) for g in errors], axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(a > 0, b / np.where(a > 0, a, 1.0), np.inf)
+        ratio = np.where(a > 0, b / np.where(a > 0, a, 1.0), np.where(b > 0, np.inf, np.nan))
     return {
         "difference": b - a,
         "ratio": ratio,
         "log odds": odds(b, counts[group]) - odds(a, counts[reference]),
         "spread": np.sqrt(np.maximum(between, 0.0)),
     }
+
+
+def _ends(values: np.ndarray, alpha: float) -> np.ndarray:
+    """(2, layers): quantiles α/2 and 1 − α/2 over draws; an undefined draw is below the first and above the second."""
+    if np.isfinite(values).all():
+        return np.quantile(values, [alpha / 2, 1 - alpha / 2], axis=0)
+    # between two infinite values nothing can be interpolated
+    low = np.quantile(np.where(np.isnan(values), -np.inf, values), alpha / 2, axis=0, method="lower")
+    high = np.quantile(np.where(np.isnan(values), np.inf, values), 1 - alpha / 2, axis=0, method="higher")
+    return np.stack([np.where(np.isneginf(low), 0.0, low), high])  # a ratio is at least 0
 
 
 def _spearman(first: np.ndarray, second: np.ndarray) -> np.ndarray:

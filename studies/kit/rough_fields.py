@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -53,8 +53,22 @@ def rough_fields(folder: Path, count: int, points: int) -> dict[str, np.ndarray]
     return kept_arrays(folder, "rough", law, make)
 
 
-def field_states(folder: Path, network: str, seed: int, options: Mapping[str, Any]) -> tuple[dict, dict, dict]:
-    """(labels, arm → layer → (samples, D), record) of fields that a surrogate was not trained on.
+class FieldStates(NamedTuple):
+    """Of fields that a surrogate was not trained on.
+
+    labels : "group", "content" and "identity" of every field; states : arm → layer → (samples, D)
+    errors : roughness → mean relative L² error; prediction, target : (samples, points, points)
+    """
+
+    labels: dict[str, np.ndarray]
+    states: dict[str, dict[str, np.ndarray]]
+    errors: dict[str, float]
+    prediction: np.ndarray
+    target: np.ndarray
+
+
+def field_states(folder: Path, network: str, seed: int, options: Mapping[str, Any]) -> FieldStates:
+    """States of one surrogate of a seed.
 
     The surrogate is trained on the first half of the fields, `SHARE` of them smooth. Arms: "input" (the coefficient),
     "random" (before training) and "trained". A layer's features are block means of its channels, 4 × 4 blocks.
@@ -78,10 +92,12 @@ def field_states(folder: Path, network: str, seed: int, options: Mapping[str, An
     found["trained"] = _layers(net, a[test])
     net.eval()
     with torch.no_grad():
-        error = relative_l2(net(a[test]), u[test], grid).numpy()
+        prediction = net(a[test])
+    error = relative_l2(prediction, u[test], grid).numpy()
     group = np.where(data["rough"][test] == 0, "smooth", "rough")
     labels = {"group": group, "content": data["content"][test], "identity": data["contrast"][test]}
-    return labels, found, {g: float(error[group == g].mean()) for g in ROUGHNESS}
+    errors = {g: float(error[group == g].mean()) for g in ROUGHNESS}
+    return FieldStates(labels, found, errors, prediction[:, 0].numpy(), u[test, 0].numpy())
 
 
 def _layers(net: nn.Module, a: Tensor) -> dict[str, np.ndarray]:

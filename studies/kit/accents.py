@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,14 +25,15 @@ from sciops.training.speech.frames import padded
 REFERENCE = "en-US"
 ACCENTS = {"en-US": "gmw/en-US", "en-GB-x-rp": "gmw/en-GB-x-rp", "en-029": "gmw/en-029"}
 OPTIONS = "sentences voices classes snr depth width pretrain_steps tune_steps batch rate tune_rate share"
-ARMS = ("log-mel", "random", "pre-trained", "fine-tuned", "adversarial")
+TUNED = {"fine-tuned": 0.0, "adversarial": 1.0}  # arm → strength of the reversed gradient
 
 
 class Segments(NamedTuple):
-    """Phonemes at known places, one row each; all speakers say all sentences.
+    """Phonemes at known places, one row each.
 
     utterance, first, last : recording, and frames [first, last)
-    phoneme, speaker, accent, sentence : names
+    phoneme : as the reference accent says it (canonical); surface : as it was said
+    speaker, accent, sentence : names
     """
 
     utterance: np.ndarray
@@ -41,19 +43,39 @@ class Segments(NamedTuple):
     speaker: np.ndarray
     accent: np.ndarray
     sentence: np.ndarray
+    surface: np.ndarray
+
+    def jittered(self, by: int, seed: int) -> Segments:
+        """The segments with each end moved by up to `by` frames, at least one frame long and never before the start."""
+        rng = np.random.default_rng([seed, 9])
+        moves = rng.integers(-by, by + 1, (2, len(self.first)))
+        first = np.maximum(self.first + moves[0], 0)
+        # a mean over a segment leaves out what lies beyond the recording
+        first = np.minimum(first, self.last - 1)
+        return self._replace(first=first, last=np.maximum(self.last + moves[1], first + 1))
 
 
 def accents_corpus(folder: Path, options: Mapping[str, Any]) -> SpeechCorpus:
-    """Every voice of every accent says every sentence; from its file where it is there."""
+    """Every voice of every accent, or "each" of them, says every sentence; from its file where it is there."""
+    said = _said(options["sentences"])
+    chosen = EspeakConfig(
+        said,
+        accents=tuple(ACCENTS.values()),
+        voices=tuple(options["voices"]),
+        rates=(175,),
+        pitches=(50,),
+        each=options.get("each"),
+    )
+    return espeak_corpus(chosen, folder / "accents.safetensors")
+
+
+@cache
+def _said(count: int) -> tuple[str, ...]:
     try:
         words = read_corpus("bible")
     except FileNotFoundError:
         words = read_corpus("python")  # always there
-    said = sentences(words, options["sentences"], shortest=12, longest=24, seed=0)
-    chosen = EspeakConfig(
-        said, accents=tuple(ACCENTS.values()), voices=tuple(options["voices"]), rates=(175,), pitches=(50,)
-    )
-    return espeak_corpus(chosen, folder / "accents.safetensors")
+    return tuple(sentences(words, count, shortest=12, longest=24, seed=0))
 
 
 def log_mels(corpus: SpeechCorpus, encoder: SpeechEncoder, snr: float) -> list[Tensor]:
@@ -82,32 +104,53 @@ def segments_of(corpus: SpeechCorpus, frames: list[Tensor], hop: int, classes: i
     chosen = {p for p, _ in common.most_common(classes)}
     rows = []
     for i, said in enumerate(spoken):
-        names = canonical[corpus.sentences[i]]
-        if len(names) != len(said):
+        names = canonical.get(corpus.sentences[i])  # None where no voice of the reference says it
+        if names is None or len(names) != len(said):
             continue
-        for name, (_, start, end) in zip(names, said):
+        for name, (heard, start, end) in zip(names, said):
             first = min(int(start) // hop, len(frames[i]) - 1)
             last = min(max(first + 1, round(int(end) / hop)), len(frames[i]))
             if name in chosen:
-                rows.append((i, first, last, name, corpus.speakers[i], accent[i], corpus.sentences[i]))
+                rows.append((i, first, last, name, corpus.speakers[i], accent[i], corpus.sentences[i], heard))
     return Segments(*(np.array(column) for column in zip(*rows)))
 
 
 def pooled_segments(states: Any, segments: Segments, stride: int) -> np.ndarray:
     """(segments, D): mean of the states, (recordings, positions, D), over each segment; `stride` frames a position."""
-    found = []
-    for i, first, last in zip(segments.utterance, segments.first, segments.last):
-        begin = int(first) // stride
-        found.append(states[int(i)][begin : max(begin + 1, -(-int(last) // stride))].mean(0))
-    return torch.stack(found).numpy().astype(np.float64)
+    begin = segments.first // stride
+    end = np.maximum(begin + 1, -(-segments.last // stride))
+    found = np.empty((len(begin), states[0].shape[-1]))
+    for i in np.unique(segments.utterance):
+        rows = segments.utterance == i
+        one = states[int(i)].double().numpy()
+        sums = np.concatenate([np.zeros((1, one.shape[1])), one.cumsum(axis=0)])
+        stop = np.minimum(end[rows], len(one))
+        found[rows] = (sums[stop] - sums[begin[rows]]) / (stop - begin[rows])[:, None]
+    return found
 
 
-def accent_states(folder: Path, seed: int, options: Mapping[str, Any]) -> tuple[Segments, dict[str, Any], dict]:
-    """(segments, arm → layer → (segments, D), record): states of one seed's encoders, see `ARMS`.
+def accent_states(
+    folder: Path,
+    seed: int,
+    options: Mapping[str, Any],
+    *,
+    tuned: Mapping[str, float] = TUNED,
+    jitters: Sequence[int] = (),
+    snrs: Sequence[float] = (),
+    hold_sentences: bool = False,
+    head_steps: int = 0,
+) -> tuple[Segments, dict[str, Any], dict]:
+    """(segments, arm → layer → (segments, D), record): states of one seed's encoders.
 
-    Pre-training (BEST-RQ) hears the reference accent, and a share of the others. Fine-tuning learns the phonemes of the
-    training speakers; adversarial fine-tuning learns the same while a reversed gradient removes the accent. The
-    training speakers, half of the voices of every accent, are those of `train_speakers`.
+    Arms are "log-mel", "random" (before training), "pre-trained" and those of `tuned`. Pre-training (BEST-RQ) hears the
+    reference accent, and a share of the others. Fine-tuning learns the phonemes of the training speakers; adversarial
+    fine-tuning learns the same while a reversed gradient removes the accent, and one of negative strength makes it
+    easier to read. The training speakers, half of the voices of every accent, are those of `train_rows`.
+
+    jitters : frames by which the ends of segments are moved, for arms "log-mel, ±1" and "pre-trained, ±1"
+    snrs : dB of white noise, for arms "log-mel, 0 dB"
+    hold_sentences : fine-tunes on half of the sentences, see `blocks`
+    head_steps : further steps of the domain head on each batch, before its gradient is reversed
     """
     torch.set_num_threads(1)
     corpus = accents_corpus(folder, options)
@@ -120,17 +163,24 @@ def accent_states(folder: Path, seed: int, options: Mapping[str, Any]) -> tuple[
     every = torch.cat([frames[i] for i in heard])[None]
     encoder.bin_norm.update(every, torch.ones(every.shape[:2], dtype=torch.bool))
     found: dict[str, Any] = {"log-mel": {"log-mel": pooled_segments(frames, segments, 1)}}
+    for by in jitters:
+        found[f"log-mel, ±{by}"] = {"log-mel": pooled_segments(frames, segments.jittered(by, seed), 1)}
+    for snr in snrs:
+        found[f"log-mel, {snr:g} dB"] = {"log-mel": pooled_segments(log_mels(corpus, encoder, snr), segments, 1)}
     found["random"] = _states(encoder, frames, segments)
     torch.manual_seed(10_000 + seed)
     model = BestRQ(encoder, codes=256, seed=seed)
     length = SpeechTraining(steps=options["pretrain_steps"], batch=options["batch"], rate=options["rate"], seed=seed)
     run = pretrain(model, [frames[i] for i in heard], length)
     found["pre-trained"] = _states(encoder, frames, segments)
+    for by in jitters:
+        found[f"pre-trained, ±{by}"] = _states(encoder, frames, segments.jittered(by, seed), last=True)
     before = {name: value.clone() for name, value in encoder.state_dict().items()}
     record = {"masked accuracy": float(np.mean([row["accuracy"] for row in run["history"][-10:]]))}
-    for arm, strength in (("fine-tuned", 0.0), ("adversarial", 1.0)):
+    for arm, strength in tuned.items():
         encoder.load_state_dict(before)
-        record[arm] = _tuned(encoder, frames, segments, train_rows(segments, seed), strength, seed, options)
+        train = blocks(segments, seed)[0][0] if hold_sentences else train_rows(segments, seed)
+        record[arm] = _tuned(encoder, frames, segments, train, strength, seed, options, head_steps)
         found[arm] = _states(encoder, frames, segments)
     return segments, found, record
 
@@ -141,6 +191,17 @@ def train_rows(segments: Segments, seed: int) -> np.ndarray:
     names = np.unique(voice)
     chosen = np.random.default_rng([seed, 6]).permutation(names)[: len(names) // 2]
     return np.isin(voice, chosen)
+
+
+def blocks(segments: Segments, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """[(training rows, test rows)] that share neither voices nor sentences; four folds, which test every segment.
+
+    All voices say the same sentences, and a synthesiser says them alike: a probe that was trained on a sentence knows
+    its phonemes by heart in any voice.
+    """
+    voices, said = train_rows(segments, seed), np.unique(segments.sentence)
+    half = np.isin(segments.sentence, np.random.default_rng([seed, 10]).permutation(said)[: len(said) // 2])
+    return [((voices == v) & (half == s), (voices != v) & (half != s)) for v in (True, False) for s in (True, False)]
 
 
 def _encoder(options: Mapping[str, Any], sample_rate: int, seed: int) -> SpeechEncoder:
@@ -157,13 +218,16 @@ def _encoder(options: Mapping[str, Any], sample_rate: int, seed: int) -> SpeechE
     )
 
 
-def _states(encoder: SpeechEncoder, frames: list[Tensor], segments: Segments) -> dict[str, np.ndarray]:
+def _states(
+    encoder: SpeechEncoder, frames: list[Tensor], segments: Segments, last: bool = False
+) -> dict[str, np.ndarray]:
     mel, lengths = padded(frames)
 
     def call(rows: Tensor) -> Any:
         return encoder.encode(encoder.normalize(mel[rows], lengths[rows]), lengths[rows])
 
     names = ["front", *(f"stack.blocks.{i}" for i in range(len(encoder.stack.blocks)))]
+    names = names[-1:] if last else names
     states = hidden_states(encoder, torch.arange(len(frames)), layers=names, call=call)
     shown = {name: f"block {int(name.rsplit('.', 1)[1]) + 1}" if "." in name else name for name in names}
     return {shown[name]: pooled_segments(value, segments, REDUCTION) for name, value in states.items()}
@@ -177,6 +241,7 @@ def _tuned(
     strength: float,
     seed: int,
     options: Mapping[str, Any],
+    head_steps: int = 0,
 ) -> dict[str, float]:
     torch.manual_seed(20_000 + seed)
     phonemes, phoneme = np.unique(segments.phoneme, return_inverse=True)
@@ -191,6 +256,7 @@ def _tuned(
         }
     )
     step, total = 0, options["tune_steps"]
+    own = torch.optim.Adam(model["domain"].parameters(), lr=1e-2)
 
     def loss(mel: Tensor, lengths: Tensor, indices: Any, generator: torch.Generator) -> tuple[Tensor, dict]:
         nonlocal step
@@ -203,6 +269,10 @@ def _tuned(
                 rows.append(row)
         vectors = torch.stack(h)
         task = F.cross_entropy(model["task"](vectors), torch.from_numpy(phoneme[rows]))
+        for _ in range(head_steps):
+            own.zero_grad()
+            F.cross_entropy(model["domain"](vectors.detach()), torch.from_numpy(accent[rows])).backward()
+            own.step()
         reverse = reversal_strength(min(1.0, step / total), largest=strength) if strength else 0.0
         guess = model["domain"](vectors, reverse)
         domain = F.cross_entropy(guess, torch.from_numpy(accent[rows]))
