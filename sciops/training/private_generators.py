@@ -77,7 +77,7 @@ def train_diffusion(
     Parameters
     ----------
     networks : DiffusionNetworks
-    records : (pool, size)
+    records : (pool, size), on the device of the networks, as are the next two
     member : (models, pool) True where a model trains on the record
     training : GeneratorTraining
     labels : (pool,) integers, where the networks have classes
@@ -88,14 +88,14 @@ def train_diffusion(
     ----------
     Dockhorn et al., "Differentially private diffusion models", arXiv:2210.09929.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator(records.device).manual_seed(seed)
     optimizer = torch.optim.Adam(networks.network.parameters(), lr=training.learning_rate)
     mean = _Mean(networks, training.decay)
     for step in range(1, training.steps + 1):
         batch, present = poisson_batches(member, training.rate, generator=generator)
         x, own = records[batch], None if labels is None else labels[batch]
-        t = torch.rand(*batch.shape, training.repeats, generator=generator, dtype=x.dtype)
-        e = torch.randn(*t.shape, networks.size, generator=generator, dtype=x.dtype)
+        t = torch.rand(*batch.shape, training.repeats, generator=generator, dtype=x.dtype, device=x.device)
+        e = torch.randn(*t.shape, networks.size, generator=generator, dtype=x.dtype, device=x.device)
 
         def loss(call, x=x, t=t, e=e, own=own):
             return networks.errors(x, t, e, own, call=call).mean(-1)
@@ -132,7 +132,7 @@ def train_adversarial(
     ----------
     Xie et al., arXiv:1802.06739; Bie, Kamath, Zhang, "Private GANs, revisited", arXiv:2302.02936 (n_D).
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator(records.device).manual_seed(seed)
     judge, maker = (
         torch.optim.Adam(part.parameters(), lr=training.learning_rate, betas=(0.5, 0.9))
         for part in (networks.discriminator, networks.generator)
@@ -143,7 +143,8 @@ def train_adversarial(
     def drawn_labels() -> Tensor | None:
         if not networks.classes:
             return None
-        return torch.randint(networks.classes, (networks.models, count), generator=generator)
+        shape = (networks.models, count)
+        return torch.randint(networks.classes, shape, generator=generator, device=records.device)
 
     for step in range(1, training.steps + 1):
         batch, present = poisson_batches(member, training.rate, generator=generator)
