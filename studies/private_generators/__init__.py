@@ -30,32 +30,27 @@ from studies.private_generators.runs import run_all_cells
 @dataclass(frozen=True)
 class Config:
     data: tuple[str, ...] = tuple(DATA)  # names in studies.private_generators.records.DATA
-    noises: tuple[float, ...] = (
-        0.0,
-        0.3,
-        1.0,
-        3.0,
-        10.0,
-    )  # σ of DP-SGD in units of the clip; 0: neither noise nor clip
+    noises: tuple[float, ...] = (0.0, 0.3, 1.0, 3.0)  # σ of DP-SGD in units of the clip; 0: without clip too
     pools: tuple[int, ...] = (0, 1, 2, 3, 4)  # seeds: each has records, halves, weights and noise of its own
     models: int = 8  # trained on random halves of a pool; each is the target once, the others are its shadows
     records: int = 128  # n, half of a pool
     points: int = 8  # cells of an axis of a field
     rate: float = 0.25  # q of the Poisson batches
     steps: int = 400  # T, gradient steps on records
-    checkpoints: tuple[int, ...] = (50, 100, 200)  # steps at which leakage and utility are measured too
+    checkpoints: tuple[int, ...] = (25, 75, 200)  # steps at which leakage and utility are measured too
     clip: float = 0.3  # C
-    learning_rate: float = 5e-3  # of Adam
+    learning_rate: float = 5e-3  # of Adam, diffusion models
+    gan_learning_rate: float = 1e-2  # of both networks of a pair
     repeats: int = 4  # K, noise multiplicity of the diffusion models
-    discriminator_steps: int = 4  # n_D
-    width: int = 64
+    discriminator_steps: int = 2  # n_D
+    width: int = 48
     depth: int = 2  # hidden layers
     samples: int = 512  # of each model, for nearest samples and utility
     solved: int = 64  # samples of each model whose effective permeability is computed
     delta: float = 1e-5  # δ
     ablated_noise: float = 1.0  # σ at which one option is changed at a time, on fields
-    ablated_repeats: tuple[int, ...] = (1, 16)
-    ablated_discriminator_steps: tuple[int, ...] = (1, 16)
+    ablated_repeats: tuple[int, ...] = (1, 8)
+    ablated_discriminator_steps: tuple[int, ...] = (1, 8)
     many_records: int = 1024  # n of a further setting on fields, with an ε near 10 at which models still learn; 0: none
     many_rate: float = 0.0625
     many_noise: float = 1.0
@@ -70,11 +65,17 @@ class Config:
 PRESETS = {
     "quick": Config(),
     "full": Config(
+        noises=(0.0, 0.3, 1.0, 3.0, 10.0),
         models=64,
         points=16,
         steps=3000,
         checkpoints=(100, 200, 400, 800, 1600),
         learning_rate=2e-3,
+        gan_learning_rate=2e-3,
+        discriminator_steps=8,
+        repeats=16,
+        ablated_repeats=(1, 4),
+        ablated_discriminator_steps=(1, 32),
         width=256,
         depth=3,
         samples=2048,

@@ -25,9 +25,9 @@ _CAPTIONS = {
         "pools; what no attack on the Gaussian mechanism of the same ε exceeds (dash-dotted); guessing (dotted)."
     ),
     "leakage_utility.png": (
-        "AUC of the strongest attack on the released network against the error of the samples' two-point function, along "
-        "the training, mean over pools; the last point is the larger one. The dotted lines are the error of the n "
-        "records themselves and that of white noise."
+        "AUC of the strongest attack on the released network against the error of the samples' two-point function, "
+        "along the training, mean over pools; the end is the larger mark. Dotted: the error of the n records, and that "
+        "of white noise."
     ),
     "leakage_epsilon.png": (
         "AUC of the strongest attack at the end of training, by access, over ε; points are pools, lines their means."
@@ -110,7 +110,7 @@ def _paths(results: Mapping[str, Any], config: Config, path: Path) -> None:
             axis.set(xscale="log", xlabel="relative error of the two-point function", ylabel="AUC, released network")
             axis.set_title(data_of(rows[0]))
             round_ticks(axis.xaxis, *axis.get_xlim(), (1, 2, 3, 5, 7))
-            axis.legend(handles=handles, loc="upper right")
+            axis.legend(handles=handles, loc="upper right", frameon=True, framealpha=1.0, edgecolor="none")
         kinds = [
             Line2D([], [], color=colour, marker=_MARKERS[family], label=family) for family, colour in _COLOURS.items()
         ]

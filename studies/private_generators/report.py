@@ -89,7 +89,7 @@ def _print_sweep(results: Row, config: Config) -> None:
         ("family", lambda row: row.get("family")),
         ("two-point error", lambda row: _spread(row["moments"])),
         ("other measure", lambda row: _spread(row["second"])),
-        ("deviation (1)", lambda row: f"{row['deviation']:.2f}" if "deviation" in row else None),
+        ("deviation, law 1", lambda row: f"{row['deviation']:.2f}" if "deviation" in row else None),
         title="utility at the end of training, mean and deviation over pools; fields: "
         "Wasserstein distance of log k; digits: errors of a classifier that learns from samples",
     )

@@ -73,19 +73,24 @@ class Spec:
 def specs(config: Config) -> list[Spec]:
     """All cells: the sweep over σ, one option changed at a time, and the setting with many records."""
     found = []
-    shared = picked(config, "records rate steps checkpoints learning_rate repeats discriminator_steps models points")
+    shared = picked(config, "records rate steps checkpoints repeats discriminator_steps models points")
     shared |= picked(config, "width depth samples solved device") | {"pools": len(config.pools)}
+    rates = dict(zip(FAMILIES, (config.learning_rate, config.gan_learning_rate)))
+
+    def spec(family: str, **options: Any) -> Spec:
+        return Spec(family=family, learning_rate=rates[family], **options)
+
     for place, pool in enumerate(config.pools):
         own = {**shared, "pool": pool, "place": place}
         for data in config.data:
             for family in FAMILIES:
                 for noise in config.noises:
                     clip = config.clip if noise else float("inf")
-                    found.append(Spec(setting="sweep", data=data, family=family, noise=noise, clip=clip, **own))
+                    found.append(spec(family, setting="sweep", data=data, noise=noise, clip=clip, **own))
         if "fields" not in config.data:
             continue
         plain = {
-            family: Spec(setting="", data="fields", family=family, noise=config.ablated_noise, clip=config.clip, **own)
+            family: spec(family, setting="", data="fields", noise=config.ablated_noise, clip=config.clip, **own)
             for family in FAMILIES
         }
         last: dict[str, Any] = {"checkpoints": ()}
