@@ -49,7 +49,7 @@ class Config:
     solved: int = 64  # samples of each model whose effective permeability is computed
     delta: float = 1e-5  # δ
     ablated_noise: float = 1.0  # σ at which one option is changed at a time, on fields
-    ablated_repeats: tuple[int, ...] = (1, 8)
+    ablated_repeats: tuple[int, ...] = (1,)
     ablated_discriminator_steps: tuple[int, ...] = (1, 8)
     many_records: int = 1024  # n of a further setting on fields, with an ε near 10 at which models still learn; 0: none
     many_rate: float = 0.0625
@@ -74,7 +74,7 @@ PRESETS = {
         gan_learning_rate=2e-3,
         discriminator_steps=8,
         repeats=16,
-        ablated_repeats=(1, 4),
+        ablated_repeats=(1, 4, 64),
         ablated_discriminator_steps=(1, 32),
         width=256,
         depth=3,

@@ -20,7 +20,7 @@ from sciops.evaluation.privacy import (
     target_areas,
 )
 from sciops.training.private import spent_epsilon
-from studies.kit.answers import sentence
+from studies.kit.answers import listed, sentence
 from studies.kit.verdicts import seed_verdict
 from studies.private_generators.records import DATA, SECOND, drawn_labels, white_noise
 from studies.private_generators.runs import ATTACKS, FAMILIES, Spec
@@ -151,8 +151,8 @@ def _setting(spec: Spec, delta: float) -> dict[str, Any]:
 
 
 def _attack_rows(group: Group, config: Config) -> list[dict[str, Any]]:
-    """One row an attack, at the end of training."""
-    rows = []
+    """One row an attack, at the end of training; "above" counts bounds of one training above what was spent."""
+    rows, epsilon = [], spent(group.spec, config.delta)
     for access, names in ATTACKS[group.spec.family].items():
         for name in names:
             scores = group.calibrated(name)
@@ -175,6 +175,8 @@ def _attack_rows(group: Group, config: Config) -> list[dict[str, Any]]:
                     "rate": float(np.mean([roc(s, m).true_positive_at(0.01) for s, m in zip(scores, group.member)])),
                     "pooled epsilon": epsilon_lower_bound(scores, group.member, delta=config.delta),
                     "one training": {"median": float(np.median(one)), "largest": max(one)},
+                    "above": int(np.sum(np.array(one) > epsilon)),
+                    "trainings": len(one),
                 }
             )
     return rows
@@ -315,18 +317,18 @@ def _reference(data: str, config: Config) -> dict[str, Any]:
 def answer(results: Mapping[str, Any]) -> str:
     """The first sentence of the page of a run."""
     private = [one for one in results["gaps"] if one["noise"]]
-    parts = []
-    for access, says in (("network", "by the released network"), ("samples", "by samples alone")):
-        own = [one for one in private if one["access"] == access]
-        comparable = [one for one in own if one["matched"]]
-        end, equal = (
-            _count([one[key] for one in rows], WORDS["first"]) for key, rows in (("end", own), ("matched", comparable))
-        )
-        other = _count([one["end"] for one in own], WORDS["second"])
-        parts.append(
-            f"{says} private GANs leak less than private diffusion models of the same ε in {end} of {len(own)} "
-            f"settings, more in {other}, and at equal utility less in {equal} of {len(comparable)}"
-        )
+    of = {access: [one for one in private if one["access"] == access] for access in ACCESS}
+    matched = {access: [one for one in rows if one["matched"]] for access, rows in of.items()}
+    less, more, equal = (
+        [_count([one[key] for one in rows[access]], WORDS[winner]) for access in ("network", "all", "samples")]
+        for key, rows, winner in (("end", of, "first"), ("end", of, "second"), ("matched", matched, "first"))
+    )
+    parts = [
+        f"private GANs leak less than private diffusion models of the same ε in {less[0]} of {len(of['network'])} "
+        f"settings by the released network, in {less[1]} by all networks and in {less[2]} by samples alone",
+        f"more in {listed(map(str, more)) if any(more) else 'none'}",
+        f"at equal utility, where there is one, less in {listed(map(str, equal))} of {len(matched['network'])}",
+    ]
     tight = min(results["settings"], key=lambda one: (one["setting"] != "many records", float(one["epsilon"])))
     rows = [
         one

@@ -81,6 +81,8 @@ def _print_sweep(results: Row, config: Config) -> None:
         "TPR at 1 %=rate:.3f; ε ≥, pooled=pooled epsilon:.2f; ε ≥, one training=one training.median:.2f",
         title="attacks at the end of training: intervals of 95 % over models and records, bounds of 95 %",
     )
+    above, trainings = (sum(row[key] for row in results["rows"] if row["noise"]) for key in ("above", "trainings"))
+    print(f"bounds of one training above the ε that was spent: {above} of {trainings}")
     print_table(
         [*_references(results["references"]), *results["utility"]],
         ("data", lambda row: row.get("who") or data_of(row)),
