@@ -269,8 +269,8 @@ RESULTS = {
         },
         "Private GANs leak less than private diffusion models of the same ε in 1 of 1 settings by the released "
         "network, in 0 by all networks and in 0 by samples alone; more in 0, 0 and 1; at equal utility, where there is "
-        "one, less in 1, 0 and 0 of 1; with 128 records and ε = 43 the AUC of the network is 0.570 for the GAN and 0.670 for the "
-        "diffusion model; no attack proves more than ε ≥ 1, where 43.5 was spent.",
+        "one, less in 1, 0 and 0 of 1; with 128 records and ε = 43 the AUC of the network is 0.570 for the GAN and "
+        "0.670 for the diffusion model; no attack proves more than ε ≥ 1, where 43.5 was spent.",
     ),
     "program_transforms": (
         {"table": {"fno": {"vmap": {"ok": 1e-7}, "export": {"refused": "why"}}}},
