@@ -50,7 +50,7 @@ class Config:
     delta: float = 1e-5  # δ
     ablated_noise: float = 1.0  # σ at which one option is changed at a time, on fields
     ablated_repeats: tuple[int, ...] = (1,)
-    ablated_discriminator_steps: tuple[int, ...] = (1, 8)
+    ablated_discriminator_steps: tuple[int, ...] = (8,)
     many_records: int = 1024  # n of a further setting on fields, with an ε near 10 at which models still learn; 0: none
     many_rate: float = 0.0625
     many_noise: float = 1.0

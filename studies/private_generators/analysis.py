@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -56,9 +56,17 @@ class Group:
     moments: np.ndarray
     second: np.ndarray
     deviation: float
+    kept: dict[tuple[str, str], np.ndarray] = field(default_factory=dict)
 
     def calibrated(self, attack: str, calibration: str = CALIBRATION, *, at: int = -1) -> np.ndarray:
         """(pools, models, records)."""
+        if at != -1:
+            return self._calibrated(attack, calibration, at)
+        if (attack, calibration) not in self.kept:
+            self.kept[attack, calibration] = self._calibrated(attack, calibration, at)
+        return self.kept[attack, calibration]
+
+    def _calibrated(self, attack: str, calibration: str, at: int) -> np.ndarray:
         raw = self.scores[attack][:, at].astype(np.float64)
         return np.stack([membership_scores(s, m, attack=calibration) for s, m in zip(raw, self.member)])  # type: ignore[arg-type]
 
@@ -121,7 +129,9 @@ def _group(spec: Spec, own: Sequence[Mapping[str, np.ndarray]]) -> Group:
         deviation=float(np.mean([arrays["deviation"][-1] for arrays in own])),
     )
     for name in names:
-        at = [target_areas(group.calibrated(name, at=c), group.member).mean(1) for c in range(group.moments.shape[1])]
+        at = [
+            target_areas(group.calibrated(name, at=c), group.member).mean(1) for c in range(-group.moments.shape[1], 0)
+        ]
         group.areas[name] = np.stack(at, 1)
     return group
 

@@ -149,13 +149,19 @@ def bootstrap_area(
 
 def target_areas(scores: Any, member: Any) -> np.ndarray:
     """AUC of every model, from its own records: scores, member (…, records) → (…,); NaN without members or others."""
-    from scipy.stats import rankdata
-
     phi, seen = np.asarray(scores, dtype=float), np.asarray(member, dtype=bool)
     if phi.shape != seen.shape or not phi.ndim:
         raise ValueError(f"scores of shape {phi.shape}, member of shape {seen.shape}: expected equal (…, records)")
     count, records = seen.sum(-1), phi.shape[-1]
-    ranks = np.where(seen, rankdata(phi, axis=-1), 0.0).sum(-1)
+    order = phi.argsort(axis=-1)
+    rising = np.take_along_axis(phi, order, -1)
+    # places of the first and the last of each run of equal scores, whose mean is the rank of all of them
+    place, steps = np.arange(records), np.diff(rising, axis=-1) != 0
+    edge = np.ones((*phi.shape[:-1], 1), dtype=bool)
+    first = np.maximum.accumulate(np.where(np.concatenate([edge, steps], -1), place, 0), axis=-1)
+    ends = np.where(np.concatenate([steps, edge], -1), place, records)
+    last = np.minimum.accumulate(ends[..., ::-1], axis=-1)[..., ::-1]
+    ranks = np.where(np.take_along_axis(seen, order, -1), 1 + 0.5 * (first + last), 0.0).sum(-1)
     pairs = count * (records - count)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(pairs > 0, (ranks - count * (count + 1) / 2) / pairs, np.nan)
