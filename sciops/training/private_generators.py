@@ -6,13 +6,14 @@ import copy
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sciops.models.generative import AdversarialNetworks, DiffusionNetworks
+from sciops.training.averaging import Average
 from sciops.training.private import PrivateGradients
 from sciops.training.private_stacks import poisson_batches, stacked_private_gradients
 
@@ -69,7 +70,7 @@ def train_diffusion(
     checkpoints: Sequence[int] = (),
     seed: int = 0,
 ) -> Iterator[tuple[int, DiffusionNetworks]]:
-    """Trains in place; yields the step and networks with averaged weights at every checkpoint, and at the end.
+    """Trains in place; yields the step and a copy with averaged weights at every checkpoint, and at the end.
 
     The loss of a record is the mean of |v − v̂|² over K draws of t ~ U(0, 1) and e, whose gradient is cut as a whole: K
     lowers its variance and costs no privacy.
@@ -77,7 +78,7 @@ def train_diffusion(
     Parameters
     ----------
     networks : DiffusionNetworks
-    records : (pool, size)
+    records : (pool, size), on the device of the networks, as are the next two
     member : (models, pool) True where a model trains on the record
     training : GeneratorTraining
     labels : (pool,) integers, where the networks have classes
@@ -88,23 +89,23 @@ def train_diffusion(
     ----------
     Dockhorn et al., "Differentially private diffusion models", arXiv:2210.09929.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator(records.device).manual_seed(seed)
     optimizer = torch.optim.Adam(networks.network.parameters(), lr=training.learning_rate)
-    mean = _Mean(networks, training.decay)
+    average = _average(networks, training.decay)
     for step in range(1, training.steps + 1):
         batch, present = poisson_batches(member, training.rate, generator=generator)
         x, own = records[batch], None if labels is None else labels[batch]
-        t = torch.rand(*batch.shape, training.repeats, generator=generator, dtype=x.dtype)
-        e = torch.randn(*t.shape, networks.size, generator=generator, dtype=x.dtype)
+        t = torch.rand(*batch.shape, training.repeats, generator=generator, dtype=x.dtype, device=x.device)
+        e = torch.randn(*t.shape, networks.size, generator=generator, dtype=x.dtype, device=x.device)
 
         def loss(call, x=x, t=t, e=e, own=own):
             return networks.errors(x, t, e, own, call=call).mean(-1)
 
         stacked_private_gradients(networks.network, loss, present, private=training.private, generator=generator)
         optimizer.step()
-        mean.take(networks, step)
+        average.update(step)
         if step in checkpoints or step == training.steps:
-            yield step, mean.networks
+            yield step, _averaged(networks, average)
 
 
 def train_adversarial(
@@ -117,7 +118,7 @@ def train_adversarial(
     checkpoints: Sequence[int] = (),
     seed: int = 0,
 ) -> Iterator[tuple[int, AdversarialNetworks]]:
-    """Trains in place; yields the step and networks with averaged weights at every checkpoint, and at the end.
+    """Trains in place; yields the step and a copy with averaged weights at every checkpoint, and at the end.
 
     Only the discriminator sees records. Its step adds the private gradient on records to the gradient on generated
     samples, which is computed from networks that are private already; the generator takes one step after every n_D of
@@ -132,18 +133,19 @@ def train_adversarial(
     ----------
     Xie et al., arXiv:1802.06739; Bie, Kamath, Zhang, "Private GANs, revisited", arXiv:2302.02936 (n_D).
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator(records.device).manual_seed(seed)
     judge, maker = (
         torch.optim.Adam(part.parameters(), lr=training.learning_rate, betas=(0.5, 0.9))
         for part in (networks.discriminator, networks.generator)
     )
     count = max(round(training.rate * training.records), 1)
-    mean = _Mean(networks, training.decay)
+    average = _average(networks, training.decay)
 
     def drawn_labels() -> Tensor | None:
         if not networks.classes:
             return None
-        return torch.randint(networks.classes, (networks.models, count), generator=generator)
+        shape = (networks.models, count)
+        return torch.randint(networks.classes, shape, generator=generator, device=records.device)
 
     for step in range(1, training.steps + 1):
         batch, present = poisson_batches(member, training.rate, generator=generator)
@@ -166,21 +168,16 @@ def train_adversarial(
             for parameter, g in zip(own_parameters, torch.autograd.grad(value.mean(1).sum(), own_parameters)):
                 parameter.grad = g
             maker.step()
-        mean.take(networks, step)
+        average.update(step)
         if step in checkpoints or step == training.steps:
-            yield step, mean.networks
+            yield step, _averaged(networks, average)
 
 
-class _Mean(Generic[Networks]):
-    """The running mean of weights, ȳ ← d ȳ + (1 − d) y, with a smaller d in the first steps."""
+def _average(networks: nn.Module, decay: float) -> Average:
+    return Average({parameter: name for name, parameter in networks.named_parameters()}, decay or None)
 
-    def __init__(self, networks: Networks, decay: float) -> None:
-        self.networks, self.decay = copy.deepcopy(networks).requires_grad_(False), decay
 
-    def take(self, networks: Networks, step: int) -> None:
-        share = 1 - min(self.decay, step / (step + 10))
-        if not self.decay:
-            share = 1.0
-        with torch.no_grad():
-            for mean, value in zip(self.networks.parameters(), networks.parameters()):
-                mean.lerp_(value, share)
+def _averaged(networks: Networks, average: Average) -> Networks:
+    """A copy that holds the average."""
+    with average.in_place():
+        return copy.deepcopy(networks).requires_grad_(False)

@@ -108,7 +108,7 @@ def poisson_batches(member: Tensor, rate: float, *, generator: torch.Generator |
     ----------
     member : (M, records) booleans, True where the record is in the model's training set
     rate : q, the probability with which a member is in the batch
-    generator : of the draws
+    generator : of the draws, on the device of `member`
 
     Returns
     -------
@@ -116,7 +116,7 @@ def poisson_batches(member: Tensor, rate: float, *, generator: torch.Generator |
     """
     if not 0 < rate <= 1:
         raise ValueError(f"rate={rate}: expected a probability above 0 and at most 1")
-    drawn = member & (torch.rand(member.shape, generator=generator) < rate)
+    drawn = member & (torch.rand(member.shape, generator=generator, device=member.device) < rate)
     most = int(drawn.sum(1).max()) if drawn.numel() else 0
     order = drawn.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :most]
     return order, drawn.gather(1, order)

@@ -19,6 +19,7 @@ from sciops.evaluation.privacy import (
     membership_scores,
     roc,
     shadow_masks,
+    target_areas,
 )
 
 
@@ -66,6 +67,17 @@ def test_curves_are_counts():
     s, m = rng.integers(0, 9, 60).astype(float), rng.random(60) < 0.5
     pairs = (s[m][:, None] > s[~m]) + 0.5 * (s[m][:, None] == s[~m])
     assert roc(s, m).area == pytest.approx(pairs.mean())
+
+
+def test_areas_of_targets_are_those_of_their_curves():
+    rng = np.random.default_rng(1)
+    scores, member = rng.integers(0, 5, (2, 3, 40)).astype(float), rng.random((2, 3, 40)) < 0.4
+    member[1, 2] = True
+    found = target_areas(scores, member)
+    wanted = [[roc(s, m).area if not m.all() else math.nan for s, m in zip(*rows)] for rows in zip(scores, member)]
+    np.testing.assert_allclose(found, wanted)
+    with pytest.raises(ValueError, match="expected equal"):
+        target_areas(scores, member[0])
 
 
 def test_the_gaussian_mechanism_has_its_curve_and_the_bound_holds():

@@ -48,6 +48,12 @@ def _served(levels, share, ensemble, more, elsewhere):
     return {"effects": effects, "worst": {"split": {"variance share": share}}, "checks": checks}
 
 
+def _gap(access, says, matched, noise=1.0):
+    one = {"setting": "sweep", "data": "fields", "noise": noise, "access": access}
+    end = {"says": says, "GAN": 0.57, "diffusion": 0.67}
+    return one | {"end": end, "matched": matched and end | {"says": matched}}
+
+
 _LOW, _HIGH = (1.0, 1.1, 1.0, 1.1, 1.05), (2.0, 2.1, 2.0, 2.1, 2.05)
 RESULTS = {
     "accuracy_for_time": (
@@ -254,6 +260,27 @@ RESULTS = {
         "The time of polynomial mixing grows as (tokens)^p with p of 1; of the gap from no mixer to "
         "attention on Burgers "
         f"is closed: polynomial V1 60%; accuracy of recall: attention 1.000; {ABOUT}",
+    ),
+    "private_generators": (
+        {
+            "gaps": [
+                _gap("network", "GAN leaks less", "GAN leaks less"),
+                _gap("network", "GAN leaks less", None, noise=0.0),
+                _gap("samples", "diffusion leaks less", "undecided"),
+            ],
+            "settings": [
+                {"setting": "sweep", "data": "fields", "noise": 0.0, "records": 128, "epsilon": "inf"},
+                {"setting": "sweep", "data": "fields", "noise": 1.0, "records": 128, "epsilon": 43.49},
+            ],
+            "rows": [
+                {"setting": "sweep", "data": "fields", "noise": noise, "pooled epsilon": bound}
+                for noise, bound in ((0.0, 4.5), (1.0, 1.02), (1.0, 0.2))
+            ],
+        },
+        "Private GANs leak less than private diffusion models of the same ε in 1 of 1 settings by the released "
+        "network, in 0 by all networks and in 0 by samples alone; more in 0, 0 and 1; at equal utility, where there is "
+        "one, less in 1, 0 and 0 of 1; with 128 records and ε = 43 the AUC of the network is 0.570 for the GAN and "
+        "0.670 for the diffusion model; no attack proves more than ε ≥ 1, where 43.5 was spent.",
     ),
     "program_transforms": (
         {"table": {"fno": {"vmap": {"ok": 1e-7}, "export": {"refused": "why"}}}},

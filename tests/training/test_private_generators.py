@@ -128,6 +128,26 @@ def test_what_is_no_member_changes_nothing_and_a_seed_repeats_a_training(kind):
     assert any(not torch.equal(one[1], changed[1]) for one, _, changed in zip(*found))
 
 
+@pytest.mark.parametrize("decay", [0.0, 0.9])
+def test_checkpoints_are_copies_with_the_average_of_the_weights(decay):
+    """The average of the last weights after each step, which a run without averaging yields one by one."""
+    member, records = torch.ones(1, 6, dtype=torch.bool), torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
+
+    def found(own):
+        training = GeneratorTraining(steps=5, rate=0.5, records=6, decay=own)
+        networks = DiffusionNetworks(1, 3, width=4, depth=1, generator=torch.Generator().manual_seed(0))
+        return [one for _, one in train_diffusion(networks, records, member, training, checkpoints=(1, 2, 3, 4))]
+
+    plain, averaged = found(0.0), found(decay)
+    mean = [p.clone() for p in plain[0].parameters()]
+    for step, (last, one) in enumerate(zip(plain, averaged), start=1):
+        share = 1.0 if not decay or step == 1 else 1 - min(decay, (1 + step) / (10 + step))
+        for own, weight, wanted in zip(mean, last.parameters(), one.parameters()):
+            own.lerp_(weight, share)
+            torch.testing.assert_close(wanted, own)
+            assert not wanted.requires_grad
+
+
 def test_diffusion_learns_a_normal_law_and_its_steps_turn_records_into_noise():
     torch.manual_seed(0)
     records = torch.randn(256, 2) * torch.tensor([1.0, 0.3])

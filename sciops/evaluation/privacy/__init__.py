@@ -17,7 +17,12 @@ from sciops.evaluation.privacy.curves import (
     mean_release_mu,
     roc,
 )
-from sciops.evaluation.privacy.likelihood_ratio import bootstrap_area, membership_scores, shadow_masks
+from sciops.evaluation.privacy.likelihood_ratio import (
+    bootstrap_area,
+    membership_scores,
+    shadow_masks,
+    target_areas,
+)
 from sciops.evaluation.privacy.loss_distribution import composed_epsilon
 from sciops.evaluation.privacy.one_training import one_training_epsilon
 
@@ -40,4 +45,5 @@ __all__ = [
     "reconstruction_score",
     "roc",
     "shadow_masks",
+    "target_areas",
 ]

@@ -66,6 +66,7 @@ def reconstruction_score(
     _check(records)
     like, models, pool = networks.generator.weights[0], networks.models, len(records)
     first = torch.randn(starts, networks.latent, generator=torch.Generator().manual_seed(seed), dtype=like.dtype)
+    first = first.to(like.device)
     own = None if labels is None else labels.expand(models, -1)
     best = records.new_full((models, pool), torch.inf)
     w = first.new_zeros(models, pool, networks.latent)
@@ -140,7 +141,7 @@ def diffusion_loss_score(
     _check(records)
     models, pool = networks.models, len(records)
     generator = torch.Generator().manual_seed(seed)
-    e = torch.randn(len(times), draws, networks.size, generator=generator, dtype=records.dtype)
+    e = torch.randn(len(times), draws, networks.size, generator=generator, dtype=records.dtype).to(records.device)
     own = None if labels is None else labels.expand(models, -1)
     found = records.new_zeros(models, pool)
     for time, noise in zip(times, e):

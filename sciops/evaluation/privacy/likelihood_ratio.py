@@ -140,20 +140,31 @@ def bootstrap_area(
         each = []
         for one, kept in zip(phi, seen):
             columns = rng.integers(0, one.shape[1], one.shape[1])
-            each += [_area(one[row, columns], kept[row, columns]) for row in rng.integers(0, len(one), len(one))]
-        areas.append(np.nanmean(each))
+            rows = rng.integers(0, len(one), len(one))[:, None]
+            each.append(target_areas(one[rows, columns], kept[rows, columns]))
+        areas.append(np.nanmean(np.concatenate(each)))
     low, high = np.quantile(areas, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 
-def _area(scores: np.ndarray, member: np.ndarray) -> float:
-    from scipy.stats import rankdata
-
-    count = int(member.sum())
-    if count in (0, len(member)):
-        return float("nan")
-    ranks = rankdata(scores)[member].sum()
-    return float((ranks - count * (count + 1) / 2) / (count * (len(member) - count)))
+def target_areas(scores: Any, member: Any) -> np.ndarray:
+    """AUC of every model, from its own records: scores, member (…, records) → (…,); NaN without members or others."""
+    phi, seen = np.asarray(scores, dtype=float), np.asarray(member, dtype=bool)
+    if phi.shape != seen.shape or not phi.ndim:
+        raise ValueError(f"scores of shape {phi.shape}, member of shape {seen.shape}: expected equal (…, records)")
+    count, records = seen.sum(-1), phi.shape[-1]
+    order = phi.argsort(axis=-1)
+    rising = np.take_along_axis(phi, order, -1)
+    # places of the first and the last of each run of equal scores, whose mean is the rank of all of them
+    place, steps = np.arange(records), np.diff(rising, axis=-1) != 0
+    edge = np.ones((*phi.shape[:-1], 1), dtype=bool)
+    first = np.maximum.accumulate(np.where(np.concatenate([edge, steps], -1), place, 0), axis=-1)
+    ends = np.where(np.concatenate([steps, edge], -1), place, records)
+    last = np.minimum.accumulate(ends[..., ::-1], axis=-1)[..., ::-1]
+    ranks = np.where(np.take_along_axis(seen, order, -1), 1 + 0.5 * (first + last), 0.0).sum(-1)
+    pairs = count * (records - count)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(pairs > 0, (ranks - count * (count + 1) / 2) / pairs, np.nan)
 
 
 def _moments(phi: np.ndarray, chosen: np.ndarray, own: bool, kind: str) -> tuple[np.ndarray, np.ndarray]:

@@ -78,7 +78,7 @@ def _ruled_out(records: int, guesses: int, right: int, delta: float, risk: float
         low, high = high, 2 * high
         if high > 64:
             return low
-    for _ in range(50):
+    for _ in range(40):
         middle = (low + high) / 2
         if _probability(middle, records, guesses, right, delta) < risk:
             low = middle
@@ -88,11 +88,13 @@ def _ruled_out(records: int, guesses: int, right: int, delta: float, risk: float
 
 
 def _probability(epsilon: float, records: int, guesses: int, right: int, delta: float) -> float:
-    from scipy.stats import binom
+    from scipy.special import bdtrc, gammaln
 
-    p = 1 / (1 + math.exp(-epsilon))
-    tail = float(binom.sf(right - 1, guesses, p))
+    p, q = 1 / (1 + math.exp(-epsilon)), 1 / (1 + math.exp(epsilon))
+    tail = float(bdtrc(right - 1, guesses, p)) if right else 1.0
     if not delta or not right:
         return tail
-    below = np.cumsum(binom.pmf(np.arange(right - 1, -1, -1), guesses, p))  # P(v − i ≤ B < v), i = 1 … v
+    k = np.arange(right - 1.0, -1.0, -1.0)
+    mass = gammaln(guesses + 1) - gammaln(k + 1) - gammaln(guesses - k + 1) + k * math.log(p)
+    below = np.cumsum(np.exp(mass + (guesses - k) * math.log(q)))  # P(v − i ≤ B < v), i = 1 … v
     return tail + 2 * records * delta * float((below / np.arange(1, right + 1)).max())
