@@ -100,11 +100,17 @@ class Samples(Source):
         if config.steps is not None:
             steps = steps[: config.steps - first]
         parts = [micro_batches(step, rank, count, config.accumulate) for step in steps]
-        return len(parts), self._read(parts, Unrolling(front, config, epoch), first)
+        return len(parts), self._read(parts, Unrolling(front, config, epoch), first, epoch)
 
-    def _read(self, parts: list[Any], unrolling: Unrolling, first: int) -> Generator[Pieces]:
+    def _read(self, parts: list[Any], unrolling: Unrolling, first: int, epoch: int) -> Generator[Pieces]:
+        # the samples of an epoch of a data set that makes them come after those of the epochs before
+        shift = [epoch * len(dataset) if getattr(dataset, "fresh", False) else 0 for dataset in self.train]
         reads = self.task.reads
-        plan = [(piece.dataset, reads(piece.indices, piece.codes)) for pieces in parts for piece, _ in pieces]
+        plan = [
+            (piece.dataset, shift[piece.dataset] + reads(piece.indices, piece.codes))
+            for pieces in parts
+            for piece, _ in pieces
+        ]
         with closing(self.loader.batches(plan)) as batches:
 
             def batch(piece: Any, weight: float) -> Batch:
