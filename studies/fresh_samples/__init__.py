@@ -34,7 +34,7 @@ class Config:
     width: int = 16  # its channels
     depth: int = 3  # its blocks
     fields: tuple[int, int] = (64, 256)  # validation and test fields
-    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)  # of the initial parameters and the order of the fields
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)  # of the initial parameters, and of the order of a fixed number of fields
     data_seed: int = 0  # of the coefficients
     workers: int = 2  # trainings at a time, one thread each
     output: Path = Path("runs/fresh_samples")  # folder for the cells, results.json and the figure
@@ -46,7 +46,7 @@ PRESETS = {
         size=43,
         modes=192,
         counts=(250, 1000, 4000),
-        steps=4000,
+        steps=2000,
         network_modes=16,
         width=24,
         depth=4,

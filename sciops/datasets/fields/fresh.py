@@ -18,8 +18,8 @@ from sciops.symmetry import Symmetry
 class FreshFields(Dataset):
     """An endless data set: sample i is computed when it is asked for, the same at every call.
 
-    In epoch e (from 0) `sciops.training.fit` trains on the samples e·L … (e + 1)·L − 1, in an order drawn by its seed,
-    so that every step has fields that were not seen before. The next batches are made while a step runs: in a thread,
+    In epoch e (from 0) `sciops.training.fit` trains on the samples e·L … (e + 1)·L − 1, one after the other, so that
+    every step has fields that were not seen before. The next batches are made while a step runs: in a thread,
     or in ``TrainConfig.loader_workers`` processes. Normalisers are fitted on the first L samples. A resumed training
     goes on where it stopped, with the samples that it would have had.
 
