@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import t as student
 
 from sciops.evaluation.fairness import (
     Hypothesis,
@@ -122,6 +123,72 @@ def test_the_sandwich_is_the_sum_over_clusters():
     ]
     meat = sum(np.outer(score, score) for score in scores)
     np.testing.assert_allclose(found.covariance, bread @ meat @ bread, rtol=1e-8)
+
+
+def naive_reduction(x: np.ndarray, table: Observations, mean: np.ndarray, contrasts: np.ndarray):
+    """The bias-reduced covariance and its degrees of freedom, with matrices as large as the rows."""
+    rows = x * np.sqrt(mean)[:, None]
+    bread = np.linalg.inv(rows.T @ rows)
+    hat = rows @ bread @ rows.T
+    residual = (table.errors - mean) / np.sqrt(mean)
+    meat, forms = 0.0, []
+    for cluster in sorted({*table.cluster.tolist()}):
+        own = table.cluster == cluster
+        values, vectors = np.linalg.eigh(np.eye(own.sum()) - hat[np.ix_(own, own)])
+        adjusted = rows[own].T @ (vectors / np.sqrt(values)) @ vectors.T
+        score = adjusted @ residual[own]
+        meat = meat + np.outer(score, score)
+        forms.append((np.eye(len(x)) - hat)[:, own] @ adjusted.T @ bread)
+    law = np.linalg.inv(np.linalg.cholesky(contrasts @ bread @ contrasts.T)) @ contrasts
+    parts = np.stack([form @ law.T for form in forms])  # (clusters, rows, contrasts)
+    products = np.einsum("sni,tnj->ijst", parts, parts)
+    q = len(contrasts)
+    spread = sum(
+        (products[i, i] * products[j, j] + products[i, j] * products[j, i]).sum() for i in range(q) for j in range(q)
+    )
+    return bread @ meat @ bread, q * (q + 1) / spread
+
+
+def test_the_bias_reduced_sandwich_is_that_of_the_full_matrices():
+    table = small(rows=4, speakers=14, seed=2)
+    found = poisson_regression(table, ("group", "other"), covariance="bias-reduced")
+    mean = table.exposure * np.exp(found.design.matrix @ found.coefficients)
+    for contrasts in (np.eye(4)[1:2], np.eye(4)[2:], np.array([[0.0, 1.0, -1.0, 0.0]])):
+        covariance, freedom = naive_reduction(found.design.matrix, table, mean, contrasts)
+        np.testing.assert_allclose(found.covariance, covariance, rtol=1e-9, atol=1e-15)
+        assert found.reduction.freedom(contrasts) == pytest.approx(freedom, rel=1e-9)
+    # counts without dependence: no bias, in that the leverages are those of all rows
+    np.testing.assert_allclose(found.reduction.leverage.sum(axis=0), np.eye(4), atol=1e-10)
+    plain = poisson_regression(table, ("group", "other"), small_sample=False)
+    assert (found.standard_errors > plain.standard_errors).all()
+    order = np.random.default_rng(0).permutation(len(table))
+    again = poisson_regression(table.rows(order), ("group", "other"), covariance="bias-reduced")
+    np.testing.assert_allclose(again.covariance, found.covariance, rtol=1e-8)
+
+
+def test_a_level_of_one_cluster_leaves_finite_errors():
+    table = small(speakers=12)
+    table = replace(table, factors={**table.factors, "other": np.where(table.cluster == 0, "rare", "x")})
+    found = poisson_regression(table, ("group", "other"), covariance="bias-reduced")
+    assert np.isfinite(found.covariance).all() and found.standard_errors[found.names.index("group[B]")] > 0
+    with pytest.raises(ValueError, match="expected one of bias-reduced, cluster, naive"):
+        poisson_regression(table, ("group",), covariance="CR2")
+
+
+def test_a_coin_is_as_often_significant_as_stated_beside_twenty_columns():
+    wrong = {"bias-reduced": 0, "cluster": 0}
+    count = 40
+    for repeat in range(80):
+        rng = np.random.default_rng(repeat)
+        table = drawn(rng, np.full(count, 0.2), factors={"coin": rng.permutation(count) % 2}, rows=3)
+        noise = rng.standard_normal((20, count))[:, np.arange(count).repeat(3)]
+        table = replace(table, covariates={f"z{i}": row for i, row in enumerate(noise)})
+        for kind in wrong:
+            fit = poisson_regression(table, ("coin",), covariates=tuple(table.covariates), covariance=kind)
+            value, error = fit.contrast(np.eye(22)[1])
+            wrong[kind] += 2 * student.sf(abs(value / error), fit.freedom(np.eye(22)[1])) < 0.05
+    # 5 % of 80 is 4; 10 or more has probability 0.6 %
+    assert wrong["bias-reduced"] <= 9 < wrong["cluster"], wrong
 
 
 def test_without_spread_the_mixed_regression_is_the_plain_one():

@@ -142,7 +142,7 @@ def test_limits_are_said(tmp_path):
     asked = replace(ASKED, margin=None, declared_before_results=False, not_conditioned=("site",), exclusions=("noise",))
     seen = " ".join(texts(report(data, assess(data, asked), tmp_path / "page.html").read_text()))
     for said in (
-        "24 clusters in all: intervals over clusters are too short below 30",
+        "24 clusters in all: below 30 intervals of the bootstrap over clusters are too short",
         "Groups with fewer than 10 clusters: A (8), B (8), C (8)",
         "not declared before the results, so this is exploration",
         "No margin was declared",
