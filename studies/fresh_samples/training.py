@@ -93,8 +93,6 @@ def _trained(config: Config, count: int | None, seed: int) -> dict[str, Any]:
         "parameters": run.parameters,
         "seconds": seconds,
         "milliseconds_per_field": 1e3 * making,
-        * (time.process_time() - began)
-        / (-(-_TIMED // config.batch_size) * config.batch_size),
     }
 
 
