@@ -32,6 +32,7 @@ _NAMES = {
     "describe": "checks.description",
     "inventory": "checks.inventories",
     "FieldDataset": "fields.torch_data",
+    "FreshFields": "fields.fresh",
     "TensorFields": "fields.torch_data",
     "TrajectoryDataset": "fields.trajectories",
     "SpaceTimeDataset": "fields.space_time",
@@ -90,6 +91,7 @@ if TYPE_CHECKING:  # for editors and type checkers, which do not run `__getattr_
     from sciops.datasets.download.fetching import fetch
     from sciops.datasets.download.public import load_public
     from sciops.datasets.download.registry import public_sets, read_registry
+    from sciops.datasets.fields.fresh import FreshFields
     from sciops.datasets.fields.normalizers import Normalizer
     from sciops.datasets.fields.phases import TwoPhaseFit, coarse_solution, fit_two_phase, with_phases
     from sciops.datasets.fields.space_time import SpaceTimeDataset

@@ -4,7 +4,7 @@
     python -m studies.benchmarks --preset quick --page docs/studies/benchmarks.md
 
 Each study is a process of its own, whose output goes to log.txt in its folder. One that finished with the same
-configuration is not run again (``--fresh`` runs all). Writes benchmarks.json, a figure, and with ``--page`` the page of
+configuration is not run again (``--fresh`` runs all). Writes results.json, a figure, and with ``--page`` the page of
 the docs. A study that fails, for instance because a result is not equal to its reference, lets the others run and then
 makes the exit status 1.
 """
@@ -34,8 +34,9 @@ from sciops.files.writable import writable_file
 from sciops.plotting import PALETTE, figure
 from sciops.runs import environment, plain, write_json
 from studies.benchmarks.docs_page import page
+from studies.kit.answers import met, sentence
 from studies.kit.cells import code_digest, fingerprint
-from studies.kit.study import opened
+from studies.kit.study import finished, opened
 from studies.kit.timing import print_targets
 
 STUDIES = ("mixer_speed", "attention_cost", "solver_speed", "generation_speed", "analysis_speed", "accuracy_for_time")
@@ -48,14 +49,14 @@ class Config:
     limit: float | None = None  # seconds after which a study is stopped and counts as failed; None: never
     fresh: bool = False  # runs again what is there already
     page: Path | None = None  # Markdown file to write from the results
-    output: Path = Path("runs/benchmarks")  # folder for benchmarks.json, the figure, and a folder a study
+    output: Path = Path("runs/benchmarks")  # folder for results.json, the figure, and a folder a study
 
 
 PRESETS = {"quick": Config(), "full": Config(study_preset="full")}
 
 
 def run(config: Config) -> dict[str, Any]:
-    """Runs, prints, writes benchmarks.json, figures/benchmarks.png and the page; returns what benchmarks.json holds.
+    """Runs, prints, writes results.json, figures/benchmarks.png and the page; returns what results.json holds.
 
     Raises SystemExit naming the studies that failed, after everything is written; ValueError for an unknown study or
     preset before anything runs.
@@ -81,15 +82,8 @@ def run(config: Config) -> dict[str, Any]:
         "targets": targets,
         "seconds": sum(record["seconds"] for record in records.values()),
     }
-    write_json(folder.path / "benchmarks.json", results)
-    if targets:
-        _draw(targets, folder.figures / "benchmarks.png")
-    width = max(map(len, records))
-    print_targets({**row, "what": f"{row['study']:<{width}}  {row['what']}"} for row in targets)
-    print(
-        f"\n{sum(row['met'] for row in targets)} of {len(targets)} targets met, {results['seconds']:.0f} s of studies"
-    )
-    print(f"benchmarks.json and figures/benchmarks.png in {folder.path}")
+    picture = "benchmarks.png" if targets else ""
+    finished(folder, results, _draw, _print, answer=answer, picture=picture)
     if config.page is not None:
         write_atomically(config.page, page(plain(results)).encode())
         print(f"wrote {config.page}")
@@ -97,6 +91,29 @@ def run(config: Config) -> dict[str, Any]:
     if failed:
         raise SystemExit(f"failed: {'; '.join(failed)}")
     return results
+
+
+def answer(results: Mapping[str, Any]) -> str:
+    """How many targets are met, and which is missed by most."""
+    missed = [row for row in results["targets"] if not row["met"]]
+    worst = min(missed, key=margin, default=None)
+    failed = [name for name, record in results["studies"].items() if record["error"]]
+    return sentence(
+        met(results["targets"]) or "no target was measured",
+        f"missed by most: {worst['study']}, {worst['what']}: {worst['value']:.3g}, target {worst['target']}"
+        if worst
+        else "",
+        f"failed: {', '.join(failed)}" if failed else "",
+    )
+
+
+def _print(results: Mapping[str, Any]) -> None:
+    targets, records = results["targets"], results["studies"]
+    width = max(map(len, records))
+    print_targets({**row, "what": f"{row['study']:<{width}}  {row['what']}"} for row in targets)
+    print(
+        f"\n{sum(row['met'] for row in targets)} of {len(targets)} targets met, {results['seconds']:.0f} s of studies"
+    )
 
 
 def _config_of(name: str, config: Config) -> Any:
@@ -205,8 +222,11 @@ def margin(row: Mapping[str, Any]) -> float:
     return min(margins, default=float("nan"))
 
 
-def _draw(targets: list[dict[str, Any]], path: Path) -> None:
+def _draw(results: Mapping[str, Any], path: Path) -> None:
     """How far each target is met, on a logarithmic axis; those without a bound are left out."""
+    targets = results["targets"]
+    if not targets:
+        return
     rows = [(f"{row['study']}: {row['what']}", margin(row), row["met"]) for row in targets]
     rows = [row for row in rows if row[1] > 0]
     caption = "How far every target of the speed studies is met, as a factor."

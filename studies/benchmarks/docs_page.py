@@ -9,7 +9,7 @@ _VERSIONS = ("python", "sciops", "torch", "numpy", "scipy", "numba", "h5py", "ne
 
 
 def page(results: Mapping[str, Any]) -> str:
-    """Markdown of what benchmarks.json holds: machine and versions, a table a study, and a line for each miss that
+    """Markdown of what results.json holds: machine and versions, a table a study, and a line for each miss that
     says why."""
     return (
         "\n\n".join([*_head(results), *(part for item in results["studies"].items() for part in _study(*item))]) + "\n"

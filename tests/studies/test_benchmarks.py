@@ -75,8 +75,10 @@ def test_studies_run_once_and_again_only_when_asked(small_studies, capsys):
     assert results["studies"]["well"]["results"] == {"more": [1]}
     said = capsys.readouterr().out
     assert "well  speed | rate" in said and "missed" in said and "1 of 2 targets met" in said
-    assert json.loads((small_studies / "benchmarks.json").read_text())["targets"] == results["targets"]
+    assert json.loads((small_studies / "results.json").read_text())["targets"] == results["targets"]
     assert (small_studies / "figures" / "benchmarks.png").stat().st_size > 5_000
+    about = "1 of 2 targets are met; missed by most: well, memory: 4, target ≤ 2."
+    assert json.loads((small_studies / "report.json").read_text())["answer"] == about
     text = (small_studies / "page.md").read_text()
     assert "| speed \\| rate | ≥ 2 | 3 | met |" in text and "A study of nothing" in text
     assert "* Missed, memory: the cache is small" in text
@@ -94,7 +96,7 @@ def test_the_others_run_and_the_status_is_one(small_studies):
     message = stop.value.code  # text: Python prints it and exits with status 1
     assert isinstance(message, str) and "\n" not in message and "0.1 away from its reference" in message
     assert "failed: broken" in message and "well" not in message.replace(str(small_studies), "")
-    results = json.loads((small_studies / "benchmarks.json").read_text())
+    results = json.loads((small_studies / "results.json").read_text())
     assert {row["study"] for row in results["targets"]} == {"well"}
     assert "Failed: 0.1 away" in page(results)
     with pytest.raises(SystemExit):

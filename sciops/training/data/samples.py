@@ -5,15 +5,17 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from typing import Any
 
+import numpy as np
 from torch import nn
 from torch.amp import GradScaler
 
 from sciops.training.config import TrainConfig
-from sciops.training.data.batches import Batch, batches_per_epoch, epoch_steps, micro_batches
+from sciops.training.data.batches import Batch, Step, batches_per_epoch, epoch_steps, micro_batches
 from sciops.training.data.checks import check_validation, examine, fingerprints, training_sets
 from sciops.training.data.loader import Loader
 from sciops.training.data.source import Rule, Source
@@ -96,11 +98,23 @@ class Samples(Source):
 
     def steps(self, front: nn.Module, epoch: int, first: int, done: float | None) -> tuple[int, Generator[Pieces]]:
         config, rank, count = self.config, self.processes.rank, self.processes.count
-        steps = epoch_steps(self._trained, config, epoch, done=done)
+        steps = self._fresh(epoch_steps(self._trained, config, epoch, done=done), epoch)
         if config.steps is not None:
             steps = steps[: config.steps - first]
         parts = [micro_batches(step, rank, count, config.accumulate) for step in steps]
         return len(parts), self._read(parts, Unrolling(front, config, epoch), first)
+
+    def _fresh(self, steps: list[Step], epoch: int) -> list[Step]:
+        """The steps, with numbers that follow on those of the epochs before wherever a data set makes its samples: one
+        after the other, which is quicker to make than a random order, and as random."""
+        taken = [0] * len(self.train)
+        for i, step in enumerate(steps):
+            dataset, count = self.train[step.dataset], len(step.indices)
+            if getattr(dataset, "fresh", False):
+                place = np.arange(taken[step.dataset], taken[step.dataset] + count) % len(dataset)
+                steps[i] = replace(step, indices=epoch * len(dataset) + place)
+                taken[step.dataset] += count
+        return steps
 
     def _read(self, parts: list[Any], unrolling: Unrolling, first: int) -> Generator[Pieces]:
         reads = self.task.reads
