@@ -77,9 +77,8 @@ def answer(results: Mapping[str, Any]) -> str:
     rows, found = results["summary"]["rows"], results["summary"]
     stream, least, most = rows[-1], rows[0], rows[-2]
     cost = found["milliseconds_per_field"] * found["batch"] / found["milliseconds_per_step"]
-    told = (
-        f"{most['error'].mean:.4f} with {most['fields']} ({most['verdict'].split()[-1]})" if most is not least else ""
-    )
+    said = {"first": "better than the stream", "second": "worse than the stream"}.get(most["winner"], most["winner"])
+    told = f"{most['error'].mean:.4f} with {most['fields']} ({said})" if most is not least else ""
     return sentence(
         f"in equally many steps the error is {least['error'].mean:.4f} with {least['fields']} training fields"
         + (f", {told}" if told else "")
