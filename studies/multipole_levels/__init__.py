@@ -42,7 +42,8 @@ class Config:
     cases: tuple[str, ...] = ("darcy", "digits")  # which of darcy, files, digits, flow
     arms: tuple[str, ...] = ("paper", "linear pyramid", "kernels, one level", "smooth from 2")
     """mixers besides the spectral one, by their names in `studies.multipole_levels.arms.ARMS`; none: all"""
-    elsewhere: tuple[str, ...] = ()  # mixers in the cases after the first; none: those of `arms`
+    elsewhere: tuple[str, ...] = ()  # mixers on files and flow; none: those of `arms`
+    images: tuple[str, ...] = ()  # mixers on digits; none: those of `arms`
     steps: tuple[int, ...] = (80, 80)  # of the spectral mixer, by case; all others get the same time
     rates: tuple[float, ...] = (1.0,)
     """factors of a case's learning rate; of several, each arm gets the one that validates best with the first seed"""
@@ -59,20 +60,26 @@ class Config:
 
 _MEDIUM = Config(
     cases=CASES,
-    arms=tuple(ARMS)[1:13],
-    elsewhere=(
+    arms=(
         "paper",
-        "paper + local",
+        "paper, one level",
+        "paper + kernels",
+        "smooth, no kernels",
+        "smooth from 0",
+        "smooth from 1",
         "smooth from 2",
+        "smooth, bounded scores",
         "linear pyramid",
+        "smooth, one level",
         "kernels, one level",
-        "hybrid, paper",
-        "hybrid, linear",
     ),
-    steps=(350, 700, 300, 100),
+    elsewhere=("paper + local", "smooth from 2", "linear pyramid", "kernels, one level", "hybrid, linear"),
+    images=("paper", "smooth from 0", "smooth from 2", "linear pyramid", "kernels, one level"),
+    steps=(250, 600, 250, 80),
     samples=(600, 60, 100),
+    shifted=20,
     sizes=(22, 43, 85),
-    rounds=15,
+    rounds=7,
     output=Path("runs/multipole_levels_medium"),
 )
 PRESETS = {
@@ -82,6 +89,7 @@ PRESETS = {
         _MEDIUM,
         arms=(),
         elsewhere=(),
+        images=(),
         rates=(0.5, 1.0, 2.0),
         steps=(4000, 4000, 2000, 2000),
         samples=(1000, 100, 200),
@@ -97,7 +105,7 @@ def run(config: Config) -> dict[str, Any]:
     without its folder.
     """
     require_known("--cases", config.cases, CASES, some=True)
-    require_known("--arms", (*config.arms, *config.elsewhere), ARMS)
+    require_known("--arms", (*config.arms, *config.elsewhere, *config.images), ARMS)
     if len(config.steps) != len(config.cases) or min(config.steps) < 1:
         raise ValueError(f"--steps {config.steps}: expected a positive number for each of {len(config.cases)} cases")
     if "files" in config.cases and config.data is None:
@@ -110,8 +118,8 @@ def run(config: Config) -> dict[str, Any]:
     given = {"data": config.data, "samples": config.samples, "sizes": config.sizes}
     times: dict[str, dict[str, float]] = {}
     budgets: dict[tuple[str, str], int] = {}
-    for i, (case, steps) in enumerate(zip(config.cases, config.steps)):
-        names = arms_of(config, case, first=i == 0)
+    for case, steps in zip(config.cases, config.steps):
+        names = arms_of(config, case)
         times[case] = step_times(load_case(case, folder.path, **given), names, config.rounds, folder.path)
         budgets |= {(case, name): count for name, count in steps_of(times[case], steps).items()}
     trained = partial(_trained, config, budgets, str(folder.path), given)
@@ -144,8 +152,8 @@ def _trained(
     return run_all(cell, jobs, workers=config.workers, threads=1, unit="training")
 
 
-def arms_of(config: Config, case: str, *, first: bool) -> list[str]:
+def arms_of(config: Config, case: str) -> list[str]:
     """The arms of a case, the spectral mixer first."""
-    chosen = config.arms if first or not config.elsewhere else config.elsewhere
-    names = dict.fromkeys((REFERENCE, *(chosen or ARMS)))
+    own = {"darcy": (), "digits": config.images}.get(case, config.elsewhere)
+    names = dict.fromkeys((REFERENCE, *(own or config.arms or ARMS)))
     return [name for name in names if known(case, ARMS[name])]
