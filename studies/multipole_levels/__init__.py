@@ -1,6 +1,7 @@
 """Which parts of a multipole pyramid pay: levels, kernels, samplers, attention, and ties to a reference grid.
 
     python -m studies.multipole_levels                                       # 22 nodes and digits, minutes
+    python -m studies.multipole_levels --preset screen                       # 22 nodes, all combinations, one seed
     python -m studies.multipole_levels --preset medium --data FOLDER         # the four cases, an hour of one core
     python -m studies.multipole_levels --preset full --data FOLDER           # all combinations, a day
 
@@ -24,12 +25,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from sciops.files.json_files import plain
 from studies.kit.choices import require_known
 from studies.kit.pool import run_all
-from studies.kit.study import finished, opened
+from studies.kit.study import finished, opened, picked
 from studies.multipole_levels.arms import ARMS
 from studies.multipole_levels.cases import CASES, known, load_case
 from studies.multipole_levels.figures import draw
@@ -52,6 +53,8 @@ class Config:
     """training, validation and test fields of darcy; flow has an eighth as many trajectories of four steps"""
     shifted: int = 40  # test samples, the first ones, on which finer grids are tried; a multiple of 4
     sizes: tuple[int, ...] = (22, 43)  # nodes per axis of darcy, the first for training; each nests in 421
+    wall: Literal["none", "zero"] = "none"
+    """of the networks of darcy: "zero" sets their output on the walls, so that training does not see that of the rest"""
     data: Path | None = None  # folder with neuraloperator's darcy_*.pt files, for the case files
     rounds: int = 5  # turns in which a step of every arm is timed
     workers: int = 2  # processes that train at a time
@@ -60,22 +63,10 @@ class Config:
 
 _MEDIUM = Config(
     cases=CASES,
-    arms=(
-        "paper",
-        "paper, one level",
-        "paper + kernels",
-        "smooth, no kernels",
-        "smooth from 0",
-        "smooth from 1",
-        "smooth from 2",
-        "smooth, bounded scores",
-        "linear pyramid",
-        "smooth, one level",
-        "kernels, one level",
-    ),
-    elsewhere=("paper + local", "smooth from 2", "linear pyramid", "kernels, one level", "hybrid, linear"),
+    arms=("paper", "paper + kernels", "smooth from 2", "linear pyramid", "kernels, one level"),
+    elsewhere=("paper + local", "smooth from 2", "linear pyramid", "hybrid, linear"),
     images=("paper", "smooth from 0", "smooth from 2", "linear pyramid", "kernels, one level"),
-    steps=(250, 600, 250, 80),
+    steps=(800, 500, 250, 80),
     samples=(600, 60, 100),
     shifted=20,
     sizes=(22, 43, 85),
@@ -84,6 +75,9 @@ _MEDIUM = Config(
 )
 PRESETS = {
     "quick": Config(),
+    "screen": replace(
+        _MEDIUM, cases=("darcy",), arms=(), steps=(250,), seeds=1, output=Path("runs/multipole_levels_screen")
+    ),
     "medium": _MEDIUM,
     "full": replace(
         _MEDIUM,
@@ -115,7 +109,7 @@ def run(config: Config) -> dict[str, Any]:
     if any(n < 2 or 420 % (n - 1) for n in config.sizes):
         raise ValueError(f"--sizes {config.sizes}: expected numbers of nodes that nest in 421, such as 22 43 85")
     folder = opened(config, data=config.data, seeds=range(config.seeds))
-    given = {"data": config.data, "samples": config.samples, "sizes": config.sizes}
+    given = picked(config, "data samples sizes wall")
     times: dict[str, dict[str, float]] = {}
     budgets: dict[tuple[str, str], int] = {}
     for case, steps in zip(config.cases, config.steps):

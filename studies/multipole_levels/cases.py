@@ -44,7 +44,7 @@ UNITS = {
 _SPINE: dict[str, Any] = {"width": 32, "depth": 4, "mlp": "gated", "mlp_ratio": 1.5, "norm": "rms"}
 _PYRAMID = {"window": 4, "heads": 4}
 _NETWORKS: dict[str, dict[str, Any]] = {
-    "darcy": _SPINE | {"coordinates": "wall"},  # wall="zero" would keep the last row from training, see the page
+    "darcy": _SPINE | {"coordinates": "wall"},
     "files": _SPINE | {"coordinates": "linear"},
     "flow": _SPINE,
 }
@@ -70,12 +70,14 @@ class Case:
     splits : training, validation and test data on the grid of training
     finer : points per axis → the same test functions on a finer grid
     group : number of consecutive test samples that depend on each other, whose errors are averaged
+    wall : of the network, see `SpineOptions`
     """
 
     name: str
     splits: Splits
     finer: Mapping[int, TensorFields]
     group: int = 1
+    wall: str = "none"
 
     @property
     def points(self) -> int:
@@ -84,7 +86,7 @@ class Case:
 
 @lru_cache(maxsize=4)
 def load_case(
-    name: str, folder: Path, data: Path | None, samples: tuple[int, int, int], sizes: tuple[int, ...]
+    name: str, folder: Path, data: Path | None, samples: tuple[int, int, int], sizes: tuple[int, ...], wall: str
 ) -> Case:
     """The data of a case.
 
@@ -94,7 +96,7 @@ def load_case(
     """
     if name == "darcy":
         fields, _ = darcy_splits(folder, sizes, samples)
-        return Case(name, fields[sizes[0]], {n: fields[n].test for n in sizes[1:]})
+        return Case(name, fields[sizes[0]], {n: fields[n].test for n in sizes[1:]}, wall=wall)
     if name == "files":
         splits = load_splits(data, resolution=16, validation=50)
         return Case(name, splits, {32: load_splits(data, resolution=32, validation=0).test})
@@ -134,13 +136,13 @@ def known(case: str, arm: Arm) -> bool:
     return case != "digits" or (arm.mixer != "both" and not arm.local)
 
 
-def described(case: str, arm: Arm, grid: Grid) -> tuple[str, dict[str, Any]]:
+def described(case: str, arm: Arm, grid: Grid, wall: str = "none") -> tuple[str, dict[str, Any]]:
     """(name, options) of the network of an arm, for `build_model`."""
     if case == "digits":
         options: dict[str, Any] = {"patch": 1, "widths": (20, 40), "depths": (2, 2), "heads": 4, "window": 2}
         options |= {"mixer": arm.mixer, "mixer_options": _SPECTRAL[case] if arm.mixer == "spectral" else arm.options}
         return "classifier", options | {"in_channels": 1, "out_channels": 10}
-    options = _NETWORKS[case] | {"grid": grid}
+    options = _NETWORKS[case] | {"grid": grid, "wall": wall}
     if arm.mixer != "multipole":
         options |= _SPECTRAL[case]
         options["modes"] = tuple(min(options["modes"], n // 2 if case != "darcy" else n - 2) for n in grid.shape)
@@ -153,9 +155,9 @@ def described(case: str, arm: Arm, grid: Grid) -> tuple[str, dict[str, Any]]:
     return name, options | {"local": local}
 
 
-def built(case: str, arm: Arm, grid: Grid) -> nn.Module:
+def built(case: str, arm: Arm, grid: Grid, wall: str = "none") -> nn.Module:
     """The network of an arm, with weights drawn from torch's global generator."""
-    name, options = described(case, arm, grid)
+    name, options = described(case, arm, grid, wall)
     return build_model(name, **options)
 
 

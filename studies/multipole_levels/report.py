@@ -169,7 +169,7 @@ def answer(results: Mapping[str, Any]) -> str:
             ("the paper's form", _row(rows, case, "paper")),
         ]
         beside = ", ".join(f"{name} {_mean(row):.3g}" for name, row in others if row)
-        parts.append(f"{case}, equal time: {full['arm']} {_mean(full):.3g} ({beside})")
+        parts.append(f"errors at equal time, {TITLES[case]}: {full['arm']} {_mean(full):.3g} ({beside})")
         for points, ways in full["shift"].items():
             low = next(way for way in ways if way.startswith("low"))
             counted, upsampled = ways["direct, counted"]["mean"], ways[low]["mean"]

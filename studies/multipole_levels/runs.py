@@ -40,7 +40,7 @@ def _step(case: Case, name: str) -> Callable[[], Any]:
     """A step of training: forward, backward, clipping and AdamW."""
     torch.manual_seed(0)
     data = case.splits.train
-    model = built(case.name, ARMS[name], data.grid)
+    model = built(case.name, ARMS[name], data.grid, case.wall)
     how = training(case.name, ARMS[name], len(data), 1, 0)
     batch = data.batch(np.arange(how["batch_size"]))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
@@ -93,7 +93,7 @@ def cell(
 
 
 def _network(case: Case, name: str) -> Any:
-    model, options = described(case.name, ARMS[name], case.splits.train.grid)
+    model, options = described(case.name, ARMS[name], case.splits.train.grid, case.wall)
     return {"name": model, "options": options}
 
 
@@ -101,7 +101,7 @@ def trained_and_tested(case: Case, name: str, how: Mapping[str, Any], shown: int
     """Errors on the test data of the grid of training and of finer ones, steps and time."""
     torch.set_num_threads(1)
     torch.manual_seed(how["seed"])
-    model = built(case.name, ARMS[name], case.splits.train.grid)
+    model = built(case.name, ARMS[name], case.splits.train.grid, case.wall)
     start = time.process_time()
     options = {"normalize": False} if case.name == "digits" else {}
     settings = TrainConfig(**how, **options, device="cpu", progress=False, on_nonfinite="stop")
