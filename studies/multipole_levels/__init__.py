@@ -54,7 +54,7 @@ class Config:
     shifted: int = 40  # test samples, the first ones, on which finer grids are tried; a multiple of 4
     sizes: tuple[int, ...] = (22, 43)  # nodes per axis of darcy, the first for training; each nests in 421
     wall: Literal["none", "zero"] = "none"
-    """of the networks of darcy: "zero" sets their output on the walls, so that training does not see that of the rest"""
+    """of the networks of darcy; zero: their output is set to 0 on the walls, so that it is not trained there"""
     data: Path | None = None  # folder with neuraloperator's darcy_*.pt files, for the case files
     rounds: int = 5  # turns in which a step of every arm is timed
     workers: int = 2  # processes that train at a time

@@ -89,6 +89,7 @@ def _grids(results: Mapping[str, Any], path: Path) -> None:
             first = min((int(p) for p in rows[0]["shift"]), default=0)
             start = own.get(case, first)
             for name, style in zip(_SHIFTED, series()):
+                style = style | {"color": _kind(name)[0]}
                 row = next((row for row in rows if row["arm"] == name), None)
                 if row is None:
                     continue
@@ -98,7 +99,7 @@ def _grids(results: Mapping[str, Any], path: Path) -> None:
                     key = _key(row["shift"][str(grids[0])], way)
                     if key is None:
                         continue
-                    values = [row["error"]["mean"], *(row["shift"][str(n)][key]["mean"] for n in grids)]
+                    values = [row["own"], *(row["shift"][str(n)][key]["mean"] for n in grids)]
                     face = {} if filled else {"markerfacecolor": "white"}
                     axis.plot(at, values, **(style | {"linestyle": line}), **face)
                 names[name] = style
