@@ -74,6 +74,7 @@ def _times(by_case: Mapping[str, list[dict[str, Any]]], path: Path) -> None:
             axis.set_yticks(range(len(rows)), [row["arm"] for row in rows])
             axis.set(xlabel="time per training step (ms)", title=TITLES[case])
             axis.grid(visible=False, axis="y")
+            axis.set_axisbelow(True)
 
 
 def _grids(results: Mapping[str, Any], path: Path) -> None:

@@ -220,7 +220,7 @@ def print_report(results: Mapping[str, Any], config: Config) -> None:
             ("arm", lambda row: row["with"]),
             "points; other ÷ direct=ratio:.2f",
             ("direct − other", lambda row: shown(row["verdict"])),
-            title="Finer grids: direct, the pyramid tied to the grid of training, against other ways; above 1 it is better",
+            title="Finer grids: run there, tied to the grid of training, against other ways; above 1 it is better",
         )
     print_targets(results["targets"])
 
