@@ -16,7 +16,7 @@ from studies.multipole_levels.cases import TITLES, UNITS
 if TYPE_CHECKING:
     from studies.multipole_levels import Config
 
-_SHIFTED = ("spectral", "paper", "linear pyramid", "smooth from 2")
+_SHIFTED = ("spectral", "paper", "paper + local", "linear pyramid", "smooth from 2")
 
 
 def draw(results: Mapping[str, Any], config: Config, folder: Path) -> None:
@@ -57,7 +57,8 @@ def _errors(by_case: Mapping[str, list[dict[str, Any]]], path: Path) -> None:
             axis.set(xscale="log", xlabel=UNITS[case], title=TITLES[case])
             low, high = min(r["error"]["low"] for r in rows), max(r["error"]["high"] for r in rows)
             axis.set_xlim(0.9 * low, 1.1 * high)
-            round_ticks(axis.xaxis, 0.9 * low, 1.1 * high, steps=(1, 2, 3, 4, 5, 7) if high < 10 * low else (1, 2, 5))
+            steps = range(1, 9) if high < 10 * low else (1, 2, 5)
+            round_ticks(axis.xaxis, 0.9 * low, 1.1 * high, steps=steps)
         named = dict(_kind(row["arm"])[::-1] for rows in by_case.values() for row in rows)
         marks = [axes[0].plot([], [], "o-", color=colour)[0] for colour in named.values()]
         axes[0].figure.legend(marks, list(named), loc="outside lower center", ncols=3)

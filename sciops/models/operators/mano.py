@@ -35,6 +35,7 @@ class MANOOptions(SpineOptions):
 def mano(in_channels: int, out_channels: int, **options: Any) -> Operator:
     """The spine with multipole attention in every block, x + attention, x + feed-forward (arXiv:2507.02748).
 
+    The paper's form; `smooth_mano` and `linear_pyramid` have smaller errors at equal time (`studies.multipole_levels`).
     Windows are counted in cells: on a finer grid they cover less of the domain, so the model is not consistent between
     resolutions. Differences from the authors' network: two-layer GELU lift and head instead of a linear lift and a
     tanh head, coordinates appended by the model, no dropout.
