@@ -573,6 +573,8 @@ _PAPERS = {
 _METHODS = {
     "fno": ("fno",),
     "mano": ("mano",),
+    "smooth_mano": ("mano",),
+    "linear_pyramid": ("mano",),
     "hybrid": ("fno", "mano"),
     "neuralop:FNO": ("fno", "neuraloperator"),
     "neuralop:TFNO": ("tfno", "neuraloperator"),

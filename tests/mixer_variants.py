@@ -21,6 +21,7 @@ _ON_GRIDS = [
     ("multipole", dict(heads=2, window=2, shift=1, relative="table", qkv_bias=True)),
     ("multipole", dict(heads=2, window=3, pyramid="smooth")),
     ("multipole", dict(heads=2, window=2, pyramid="smooth", attention_from="none")),
+    ("multipole", dict(heads=2, window=2, pyramid="smooth", cosine=True, cosine_floor=0.5)),
     ("multipole", dict(heads=2, window=3, kernels=True, attention_from=1)),
     ("window", dict(heads=2, window=4)),
     ("window", dict(heads=2, window=4, stride=3)),

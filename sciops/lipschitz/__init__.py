@@ -1,6 +1,6 @@
 """Lipschitz constants: certified spectral norms of layers, 1-Lipschitz layers, and bounds of whole models."""
 
-from sciops.lipschitz.bounds.attention import attention_bound
+from sciops.lipschitz.bounds.attention import attention_bound, cosine_attention_bound
 from sciops.lipschitz.bounds.bound import Block, Bound, lipschitz_bound
 from sciops.lipschitz.bounds.parts import Setting, UnboundedError
 from sciops.lipschitz.bounds.penalty import log_lipschitz_penalty
@@ -28,6 +28,7 @@ __all__ = [
     "UnboundedError",
     "attention_bound",
     "convolution_norm",
+    "cosine_attention_bound",
     "dense_norm",
     "fourier_norm",
     "gram_bracket",

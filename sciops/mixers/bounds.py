@@ -39,7 +39,7 @@ def softmax_attention(mixer: Any, setting: Any, tokens: int, radius: Any, **opti
     radius : float or Tensor or None
         Largest norm of a token.
     **options
-        Those of `sciops.lipschitz.attention_bound`.
+        Those of `sciops.lipschitz.attention_bound`, or with `floor` those of `cosine_attention_bound`.
 
     Raises
     ------
@@ -54,4 +54,6 @@ def softmax_attention(mixer: Any, setting: Any, tokens: int, radius: Any, **opti
         )
     q, k, v = setting.cast(mixer.qkv.weight).chunk(3)
     out = setting.cast(mixer.out.weight)
+    if "floor" in options:
+        return setting.cosine_attention(q, k, v, tokens=tokens, radius=radius, output=out, **options) * UP
     return setting.attention(q, k, v, tokens=tokens, radius=radius, heads=mixer.heads, output=out, **options) * UP

@@ -29,7 +29,18 @@ from sciops.models.images import (
     swin_options,
 )
 from sciops.models.onnx import OnnxFile, export_onnx
-from sciops.models.operators import FNOOptions, HybridOptions, MANOOptions, fno, hybrid, mano
+from sciops.models.operators import (
+    FNOOptions,
+    HybridOptions,
+    LinearPyramidOptions,
+    MANOOptions,
+    SmoothMANOOptions,
+    fno,
+    hybrid,
+    linear_pyramid,
+    mano,
+    smooth_mano,
+)
 from sciops.models.orthogonal import (
     OrthogonalConvolution,
     OrthogonalNet,
@@ -90,6 +101,7 @@ __all__ = [
     "LanguageModel",
     "LanguageOptions",
     "Latent",
+    "LinearPyramidOptions",
     "MANOOptions",
     "Normalized",
     "OnnxFile",
@@ -105,6 +117,7 @@ __all__ = [
     "Recurrent",
     "RecurrentOptions",
     "SequenceStack",
+    "SmoothMANOOptions",
     "SpeechEncoder",
     "SpeechEncoderOptions",
     "SpeechOptions",
@@ -129,6 +142,7 @@ __all__ = [
     "forecast",
     "generate",
     "hybrid",
+    "linear_pyramid",
     "load_model",
     "load_swin_weights",
     "mano",
@@ -140,5 +154,6 @@ __all__ = [
     "polar",
     "read_config",
     "save_model",
+    "smooth_mano",
     "swin_options",
 ]

@@ -18,7 +18,7 @@ from sciops.models.distributions import (
     Quantized,
 )
 from sciops.models.images import Classifier, HuggingFaceClassifier
-from sciops.models.operators import NeuralopModel, fno, hybrid, mano
+from sciops.models.operators import NeuralopModel, fno, hybrid, linear_pyramid, mano, smooth_mano
 from sciops.models.orthogonal import OrthogonalNet
 from sciops.models.sequences import EncoderDecoder, LanguageModel, Recurrent, SpeechEncoder, SpeechRecognizer
 from sciops.models.sequences.encoder_decoder import EncoderDecoderOptions
@@ -47,6 +47,8 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "operator": Operator,
     "fno": fno,
     "mano": mano,
+    "smooth_mano": smooth_mano,
+    "linear_pyramid": linear_pyramid,
     "hybrid": hybrid,
     "corrector": lambda **options: corrector(build_model, **options),
     "effective_coefficient": lambda **options: effective_coefficient(build_model, **options),

@@ -21,10 +21,11 @@ from typing import Any
 from tqdm.auto import tqdm
 
 from studies.accuracy_for_time.arms import ARMS
-from studies.accuracy_for_time.case import solved_alone, solved_coarser, splits_of, trained_and_tested
+from studies.accuracy_for_time.case import solved_alone, solved_coarser, trained_and_tested
 from studies.accuracy_for_time.report import answer, draw, print_report, summary, targets
 from studies.kit.cells import data_digest, kept
 from studies.kit.choices import require_known
+from studies.kit.darcy_fields import darcy_splits
 from studies.kit.study import finished, opened, picked
 from studies.kit.timing import threads
 
@@ -63,7 +64,10 @@ def run(config: Config) -> dict[str, Any]:
     folder = opened(config, seeds=[config.data_seed, *config.seeds])
     halves = {(n + 1) // 2 for n in config.sizes if any(ARMS[name].coarse_share for name in config.arms)}
     with threads(config.threads):
-        fields, generation = splits_of(config, tuple(sorted(halves | set(config.sizes))))
+        sizes = tuple(sorted(halves | set(config.sizes)))
+        fields, generation = darcy_splits(
+            config.output, sizes, config.samples, finest=config.finest, seed=config.data_seed
+        )
         runs = [(n, seed, name) for n in config.sizes for seed in config.seeds for name in config.arms]
         solver = {n: {refine: solved_alone(fields[n], refine) for refine in (1, 2)} for n in config.sizes}
         for n in config.sizes:

@@ -2,80 +2,27 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import nn
-from tqdm.auto import tqdm
 
 from sciops.datasets import Normalizer, Splits, TensorFields
-from sciops.grids import Grid
 from sciops.metrics import relative_l2
 from sciops.models import Corrector, EffectiveCoefficient, Normalized, SymmetryAveraged, build_model
 from sciops.pde import darcy
-from sciops.random_fields import gaussian_random_field, two_phase
 from sciops.resampling import resample
-from sciops.symmetry import Symmetry
 from sciops.training import TrainConfig, evaluate, fit
 from studies.accuracy_for_time.arms import Arm
-from studies.kit.cells import kept_arrays
 from studies.kit.study import picked
 from studies.kit.timing import interleaved
 
 if TYPE_CHECKING:
     from studies.accuracy_for_time import Config
 
-_BLOCK = 50  # fields drawn and solved at a time
 _ALWAYS = 10**6  # epochs: the clock ends a run
-
-
-def splits_of(config: Config, sizes: tuple[int, ...]) -> tuple[dict[int, Splits], float | None]:
-    """Train, validation and test fields by nodes per axis, and the seconds that those to learn from took to make.
-
-    Darcy flow of the li2020 law, solved on the finest grid. The seconds are those of training and validation fields,
-    None for fields that were kept before times were.
-
-    Kept in the study's folder, in a file for each law, sizes and numbers of samples.
-    """
-    drawn = dict(tau=3.0, alpha=2.0, seed=config.data_seed, modes=192)
-    phases = dict(low=3.0, high=12.0)
-    made_by = {"finest": config.finest, "sizes": sizes, "samples": config.samples, "drawn": drawn, "phases": phases}
-    found = kept_arrays(config.output, "fields", made_by, lambda: _solved(config, sizes, drawn, phases))
-    learned = sum(config.samples[:2]) / sum(config.samples)
-    seconds = float(found["seconds"]) * learned if "seconds" in found else None
-    return _split({n: (found[f"a{n}"], found[f"u{n}"]) for n in sizes}, config.samples), seconds
-
-
-def _solved(config: Config, sizes: tuple[int, ...], drawn: dict[str, Any], phases: dict[str, float]) -> dict[str, Any]:
-    """Coefficients a and solutions u by size, and the seconds they took: {"a85": …, "u85": …, …, "seconds": …}."""
-    fine, total = Grid((config.finest,) * 2), sum(config.samples)
-    start = time.perf_counter()
-    parts: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {n: [] for n in sizes}
-    for first in tqdm(range(0, total, _BLOCK), desc="fields", unit="block", disable=None, leave=False):
-        count = min(_BLOCK, total - first)
-        g = gaussian_random_field(fine, count, first=first, **drawn)
-        a = two_phase(g, **phases)
-        u = darcy.solve(a, fine).u
-        for n in sizes:
-            s = (config.finest - 1) // (n - 1)
-            parts[n].append((a[:, ::s, ::s].astype(np.float32), u[:, ::s, ::s].astype(np.float32)))
-    found = {
-        f"{name}{n}": np.concatenate(side) for n, blocks in parts.items() for name, side in zip("au", zip(*blocks))
-    }
-    return found | {"seconds": np.array(time.perf_counter() - start)}
-
-
-def _split(fields: dict[int, tuple[np.ndarray, np.ndarray]], samples: tuple[int, int, int]) -> dict[int, Splits]:
-    ends = np.cumsum([0, *samples])
-    found = {}
-    for n, (a, u) in fields.items():
-        grid, symmetry = Grid((n, n)), Symmetry.of_scalars()  # u = 0 on all walls, f = 1
-        parts = [TensorFields(a[i:j, None], u[i:j, None], grid, symmetry=symmetry) for i, j in zip(ends[:-1], ends[1:])]
-        found[n] = Splits(*parts)
-    return found
 
 
 def solved_coarser(splits: Splits) -> dict[str, Any]:

@@ -28,11 +28,13 @@ def interleaved(
     rounds: int,
     warmup: int = 1,
     synchronize: Callable[[], Any] | None = None,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, list[float]]:
     """Seconds of every call: `rounds` rounds in which each contestant is called once, in an order that turns around.
 
     warmup : calls of each beforehand that are not counted
     synchronize : waits for the device before and after each call (``torch.cuda.synchronize``)
+    clock : ``time.process_time`` counts the processor's time of this process alone, whatever else the machine does
     """
     wait = synchronize or (lambda: None)
     for call in contestants.values():
@@ -46,10 +48,10 @@ def interleaved(
             names = list(contestants)
             for name in names if number % 2 == 0 else reversed(names):
                 wait()
-                start = time.perf_counter()
+                start = clock()
                 contestants[name]()
                 wait()
-                seconds[name].append(time.perf_counter() - start)
+                seconds[name].append(clock() - start)
     finally:
         if collecting:
             gc.enable()

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 import torch
 
-from sciops.lipschitz import attention_bound
+from sciops.lipschitz import attention_bound, cosine_attention_bound
 
 
 def attention(x, q, k, v, heads, output=None, query_bias=None, relative=None):
@@ -131,3 +131,45 @@ def test_errors_are_told():
     for options in (dict(radius=math.inf), dict(radius=-1.0), dict(radius=1.0, tokens=0), dict(radius=1.0, heads=3)):
         with pytest.raises(ValueError, match="expected"):
             attention_bound(w, w, w, **{"tokens": 4} | options)
+
+
+def cosine_attention(x, q, k, v, sharpness, floor, output=None):
+    """Scores s·n(q)·n(k) with n(q) = q/√(|q|² + ε²), head by head."""
+    n = lambda z: z / (z.square().sum(-1, keepdim=True) + floor**2).sqrt()  # noqa: E731
+    parts = []
+    for s, qh, kh, vh in zip(sharpness, *(w.chunk(len(sharpness)) for w in (q, k, v))):
+        parts.append((s * n(x @ qh.T) @ n(x @ kh.T).T).softmax(-1) @ (x @ vh.T))
+    y = torch.cat(parts, -1)
+    return y if output is None else y @ output.T
+
+
+def test_cosines_with_a_floor_never_below_a_jacobian_in_the_ball():
+    generator = torch.Generator().manual_seed(5)
+    draw = lambda *shape: torch.randn(*shape, generator=generator, dtype=torch.float64)  # noqa: E731
+    ratios = []
+    for i in range(120):
+        n, d, radius, heads = 2 + i % 5, 2 + 2 * (i % 2), (0.1, 0.7, 2.0, 5.0)[i % 4], 1 + i % 2
+        q, k, v = (3 ** (i % 3 - 1) * draw(3, d, d)).unbind()
+        output, floor, sharpness = draw(3, d) if i % 3 else None, (0.1, 1.0, 3.0)[i % 3], (2 * draw(heads)).exp()
+        x = tokens(n, d, radius, generator, clusters=2 if i % 7 == 0 else None) * (i % 11 > 0 or 0.01)
+        options = dict(sharpness=sharpness, floor=floor, output=output)
+        bound = float(cosine_attention_bound(q, k, v, tokens=n, radius=radius, **options))
+        matrix = torch.autograd.functional.jacobian(partial(cosine_attention, q=q, k=k, v=v, **options), x)
+        true = float(torch.linalg.matrix_norm(matrix.reshape(-1, x.numel()), 2))
+        assert true <= bound * (1 + 1e-12), (i, true, bound)
+        ratios.append(bound / true)
+    assert min(ratios) < 3
+
+
+def test_cosines_with_a_floor_grow_like_the_radius_and_those_without_have_no_bound():
+    w = torch.eye(4, dtype=torch.float64)
+    how = dict(tokens=4, sharpness=[2.0], floor=0.5)
+    values = [float(cosine_attention_bound(w, w, w, radius=r, **how)) for r in (0.0, 1e3, 2e3)]
+    assert values[2] - values[0] == pytest.approx(2 * (values[1] - values[0]), rel=1e-9)
+    for change, words in (({"floor": 0.0}, "floor=0.0"), ({"radius": math.inf}, "radius"), ({"tokens": 0}, "tokens")):
+        with pytest.raises(ValueError, match=words):
+            cosine_attention_bound(w, w, w, **({"radius": 1.0} | how | change))
+    assert torch.autograd.gradcheck(
+        lambda w: cosine_attention_bound(*w, radius=1.0, **how),
+        torch.randn(3, 4, 2, generator=torch.Generator().manual_seed(6), dtype=torch.float64).requires_grad_(),
+    )

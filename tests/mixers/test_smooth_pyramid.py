@@ -13,7 +13,7 @@ from test_window_attention import random_, windowed
 from sciops import build_model
 from sciops.grids import Grid
 from sciops.lipschitz import lipschitz_bound
-from sciops.mixers import MultipoleAttention
+from sciops.mixers import MultipoleAttention, WindowAttention
 from sciops.mixers.windows.reference_grid import interpolation, transfer_matrices
 from sciops.mixers.windows.smooth import depthwise, interpolated, means
 
@@ -260,3 +260,63 @@ def test_the_bound_with_a_reference_grid_and_with_attention():
     x = x / x.norm(dim=-1, keepdim=True)
     columns = torch.autograd.functional.jacobian(attending, x).reshape(x.numel(), x.numel())
     assert float(torch.linalg.matrix_norm(columns, 2)) <= bound < math.inf
+
+
+def test_scores_are_cosines_with_a_floor():
+    torch.manual_seed(0)
+    layer = WindowAttention(6, heads=2, window=3, norm=False, cosine=True, cosine_floor=0.7).double()
+    x = torch.randn(2, 3, 3, 6, **DOUBLE)
+    q, k, v = (part.reshape(2, 9, 2, 3).transpose(1, 2) for part in (x @ layer.qkv.weight.T).chunk(3, -1))
+    y = torch.zeros(2, 2, 9, 3, **DOUBLE)
+    for b in range(2):
+        for h in range(2):
+            for i in range(9):
+                a, scores = q[b, h, i], []
+                for j in range(9):
+                    c = k[b, h, j]
+                    scores.append(layer.log_scale[h].exp() * (a @ c) / ((a @ a + 0.49) * (c @ c + 0.49)).sqrt())
+                y[b, h, i] = torch.cat([s.reshape(1) for s in scores]).softmax(0) @ v[b, h]
+    expected = layer.out(y.transpose(1, 2).reshape(2, 3, 3, 6))
+    assert (layer(x) - expected).abs().max() < 1e-13
+    zero = torch.zeros(1, 3, 3, 6, **DOUBLE)
+    assert torch.autograd.functional.jacobian(layer, zero).isfinite().all()
+    for options in ({"cosine_floor": 0.5}, {"cosine": True, "cosine_floor": -1.0}):
+        with pytest.raises(ValueError, match="cosine_floor="):
+            WindowAttention(6, heads=2, **options)
+
+
+def test_the_bound_of_a_pyramid_with_bounded_scores():
+    grid = Grid((8, 8), centering="cell")
+    for floor in (0.0, 0.5):
+        layer = random_(smooth(4, window=2, attention_from=1, norm=False, cosine=True, cosine_floor=floor))
+        found = lipschitz_bound(layer, grid, radius=1.0)
+        if not floor:
+            assert found.value is None and "cosine_floor" in str(found)
+            continue
+        x = torch.randn(1, 8, 8, 4, **DOUBLE)
+        x = x / x.norm(dim=-1, keepdim=True)
+        columns = torch.autograd.functional.jacobian(layer, x).reshape(x.numel(), x.numel())
+        assert float(torch.linalg.matrix_norm(columns, 2)) <= found.value < math.inf
+
+
+def test_models_by_name_are_smooth_and_refuse_other_forms():
+    options = dict(in_channels=1, out_channels=1, width=8, depth=2, heads=2, window=2, grid=Grid((9, 9)))
+    smooth_one, linear = (build_model(name, **options) for name in ("smooth_mano", "linear_pyramid"))
+    mixer = smooth_one.blocks[0].mixer
+    assert (mixer.pyramid, mixer.attention_from, mixer.reference) == ("smooth", 2, Grid((9, 9)))
+    assert linear.blocks[0].mixer.attention is None
+    x, z = torch.randn(2, 1, 9, 9, 8, **DOUBLE)
+    layer = linear.double().blocks[0].mixer
+    assert (layer(x) + 3 * layer(z) - layer(x + 3 * z)).abs().max() < 1e-12
+    for model in (smooth_one, linear):
+        again = build_model(**json.loads(json.dumps({"name": model.config["name"]} | model.config["options"])))
+        again.load_state_dict(model.state_dict())
+    for name, more, words in (
+        ("smooth_mano", {"pyramid": "paper"}, "use mano"),
+        ("linear_pyramid", {"attention_from": 2}, "use smooth_mano"),
+        ("linear_pyramid", {"pyramid": "paper"}, "use mano"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            build_model(name, **options, **more)
+    plain = build_model("linear_pyramid", **options, norm="none", mlp="plain")
+    assert lipschitz_bound(plain, Grid((9, 9))).value < math.inf

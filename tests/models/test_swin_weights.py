@@ -129,7 +129,9 @@ def test_windows_of_pretraining_scale_the_offsets_of_the_second_version(tmp_path
 
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize(
-    "more", [{}, {"sampler": "average", "aggregate": "learned_per_level"}], ids=["conv", "average"]
+    "more",
+    [{}, {"sampler": "average", "aggregate": "learned_per_level"}, {"pyramid": "smooth", "attention_from": 0}],
+    ids=["conv", "average", "smooth"],
 )
 def test_a_pyramid_on_top_starts_at_swin_and_learns(tmp_path, version, more):
     theirs = swin(version)
@@ -138,7 +140,8 @@ def test_a_pyramid_on_top_starts_at_swin_and_learns(tmp_path, version, more):
     options["mixer_options"] = [dict(o, **more) for o in options["mixer_options"]]
     model = Classifier(**options).double()
     report = load_swin_weights(model, path)
-    assert all(name.endswith(("mixer.down", "mixer.up", "mixer.level_weights")) for name in report.fresh)
+    extras = ("mixer.down", "mixer.up", "mixer.kernels", "mixer.level_weights")
+    assert all(name.endswith(extras) for name in report.fresh)
     check_equal(model, theirs)
     x, y = torch.randn(4, 3, 32, 32, dtype=torch.float64), torch.tensor([0, 1, 2, 3])
     optimizer = torch.optim.SGD(model.parameters(), 1e-3)
@@ -153,6 +156,17 @@ def test_a_pyramid_on_top_starts_at_swin_and_learns(tmp_path, version, more):
             assert learns == (step == 1 or not name.endswith("down"))
         optimizer.step()
     assert (model(x) - before).abs().max() > 1e-6
+
+
+def test_a_smooth_pyramid_takes_them_where_its_finest_level_attends(tmp_path):
+    path = saved(swin(1), tmp_path)
+    options = swin_options(path, mixer="multipole", pyramid="smooth")
+    assert [(o["pyramid"], o["attention_from"]) for o in options["mixer_options"]] == [("smooth", 0)] * 3
+    load_swin_weights(Classifier(**options), path)
+    for first in (2, "none"):
+        options["mixer_options"] = [dict(o, attention_from=first) for o in options["mixer_options"]]
+        with pytest.raises(ValueError, match=f"attention_from={first!r}: Swin's attention is on the finest level"):
+            load_swin_weights(Classifier(**options), path, strict=first != "none")
 
 
 def test_extras_are_kept_where_asked_and_position_starts_at_zero(tmp_path):

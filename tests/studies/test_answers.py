@@ -52,6 +52,13 @@ def _gap(access, says, matched, noise=1.0):
     one = {"setting": "sweep", "data": "fields", "noise": noise, "access": access}
     end = {"says": says, "GAN": 0.57, "diffusion": 0.67}
     return one | {"end": end, "matched": matched and end | {"says": matched}}
+def _level(arm, error, **ways):
+    shift = {"43": {way: {"mean": value} for way, value in ways.items()}} if ways else {}
+    return {"case": "darcy", "arm": arm, "validation": error, "error": {"mean": error}, "shift": shift}
+
+
+def _pays(question, part, winner):
+    return {"question": question, "case": "darcy", "with": part, "winner": winner}
 
 
 _LOW, _HIGH = (1.0, 1.1, 1.0, 1.1, 1.05), (2.0, 2.1, 2.0, 2.1, 2.05)
@@ -368,6 +375,23 @@ RESULTS = {
         },
         "Languages lose -5.8 % of their loss by a partner on average; same script +9.6 % (p 0.002) and same family "
         "-2.6 % (p 0.009).",
+    ),
+    "multipole_levels": (
+        {
+            "rows": [
+                _level("linear pyramid", 0.03, **{"direct, tied": 0.031, "direct, counted": 0.3, "low + sine": 0.031}),
+                _level("smooth from 2", 0.04),
+                _level("kernels, one level", 0.06),
+                _level("spectral", 0.02),
+            ],
+            "verdicts": [
+                _pays("attention", "smooth from 2", "second"),
+                _pays("levels", "linear pyramid", "first"),
+            ],
+        },
+        "Attention pays in 0 of 1 cases and costs in 1; levels pay in 1 of 1 cases; errors at equal time, Darcy flow, "
+        "li2020 law: linear pyramid 0.03 (spectral 0.02, one level 0.06); on 43 points tied to its grid 1.00 times low "
+        "+ sine, counting cells 9.68 times.",
     ),
     "operator_fairness": (
         {

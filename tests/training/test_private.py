@@ -50,6 +50,8 @@ ARCHITECTURES = {
     "fno, sine-cosine": FOURIER | {"basis": "sine-cosine"},
     "fno, classic": FOURIER | {"block": "classic"},
     "mano": SMALL | {"levels": 2, "grid": GRID},
+    "smooth_mano": SMALL | {"window": 2, "grid": GRID},
+    "linear_pyramid": SMALL | {"window": 2, "grid": GRID},
     "hybrid": FOURIER,
     "corrector": SMALL | {"modes": (2, 2), "grid": NODES},
     "effective_coefficient": {},

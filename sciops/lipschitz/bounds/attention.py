@@ -76,15 +76,7 @@ def attention_bound(
     Castin, Ablin, Peyré (arXiv:2312.14820).
     """
     query, key, value = (torch.as_tensor(w) for w in (query, key, value))
-    if not 0 <= radius < math.inf:
-        raise ValueError(f"radius={radius!r}: expected a finite number of at least 0; without a ball there is no bound")
-    if int(tokens) != tokens or tokens < 1:
-        raise ValueError(f"tokens={tokens!r}: expected a whole number of at least 1")
-    if heads < 1 or any(len(w) % heads for w in (query, key, value)) or query.shape != key.shape:
-        raise ValueError(
-            f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)} do not split into {heads} "
-            "heads: expected (heads·d, channels) each"
-        )
+    _check_tokens(query, key, value, tokens, radius, heads)
     q, k, v = (w.unflatten(0, (heads, -1)) for w in (query, key, value))
     scale = q.shape[1] ** -0.5 if scale is None else abs(scale)
     a = _norms(q.mT @ k).upper * (scale * radius**2)
@@ -94,6 +86,81 @@ def attention_bound(
         by_key = a + (b[:, None] @ k)[:, 0].norm(dim=1) * (scale * radius * _UP)
     share = tokens / (1 + (tokens - 1) * torch.exp(-2 * by_key - score_range))
     gain = (share.sqrt() * (1 + by_key) + a) * _UP
+    return _joined(gain, v, output)
+
+
+def cosine_attention_bound(
+    query: Any,
+    key: Any,
+    value: Any,
+    *,
+    tokens: int,
+    radius: float,
+    floor: float,
+    sharpness: Any,
+    output: Any = None,
+    score_range: float = 0.0,
+) -> Tensor:
+    """An upper bound of the Lipschitz constant of attention by cosines with a floor, on tokens in a ball.
+
+    One head on N tokens with ‖x_i‖ ≤ R and scores s·n(Q x_i)·n(K x_j), n(q) = q/√(|q|² + ε²), has
+
+        ‖V‖ (√c + s R (‖Q‖ + √c ‖K‖)/ε),   c = N / (1 + (N − 1) e^{−2s})
+
+    Parameters
+    ----------
+    query, key, value, tokens, radius, output, score_range
+        As in `attention_bound`. A bias of the queries changes nothing.
+    floor : float
+        ε > 0. Without it directions have no bounded slope near zero, and there is no bound.
+    sharpness : array (heads,)
+        s, of every head.
+
+    Returns
+    -------
+    Tensor
+        A number, differentiable with respect to the maps.
+
+    Raises
+    ------
+    ValueError
+        For a floor that is not positive, and as `attention_bound` does.
+
+    Notes
+    -----
+    n has slopes of at most 1/ε and values of norm below 1, so that scores lie within ±s and differ by at most 2s plus
+    `score_range`. The three parts are those of `attention_bound`: the values √c ‖V‖; the queries s V C_i J Q dx_i, with
+    C_i the covariance of tokens and keys' directions under row i, ‖C_i‖ ≤ R; the keys
+    s Σ_j P_ij V(x_j − x̄_i) n(Q x_i)·J K dx_j, by Cauchy and Schwarz at most s ‖V‖ R ‖K‖/ε (Σ_j P_ij ‖dx_j‖²)^½. The
+    bound grows like R where that of scores q·k grows like R².
+    """
+    query, key, value = (torch.as_tensor(w) for w in (query, key, value))
+    sharpness = torch.as_tensor(sharpness, dtype=query.dtype, device=query.device).reshape(-1).abs()
+    heads = len(sharpness)
+    if not 0 < floor < math.inf:
+        raise ValueError(f"floor={floor!r}: expected a positive number; plain cosines have no bounded slope near zero")
+    _check_tokens(query, key, value, tokens, radius, heads)
+    q, k, v = (w.unflatten(0, (heads, -1)) for w in (query, key, value))
+    share = (tokens / (1 + (tokens - 1) * torch.exp(-2 * sharpness - score_range))).sqrt()
+    slopes = _norms(q).upper + share * _norms(k).upper
+    return _joined((share + sharpness * (radius / floor) * slopes) * _UP, v, output)
+
+
+def _check_tokens(query: Tensor, key: Tensor, value: Tensor, tokens: int, radius: float, heads: int) -> None:
+    if not 0 <= radius < math.inf:
+        raise ValueError(f"radius={radius!r}: expected a finite number of at least 0; without a ball there is no bound")
+    if int(tokens) != tokens or tokens < 1:
+        raise ValueError(f"tokens={tokens!r}: expected a whole number of at least 1")
+    if heads < 1 or any(len(w) % heads for w in (query, key, value)) or query.shape != key.shape:
+        raise ValueError(
+            f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)} do not split into {heads} "
+            "heads: expected (heads·d, channels) each"
+        )
+
+
+def _joined(gain: Tensor, v: Tensor, output: Any) -> Tensor:
+    """The bound of all heads, each `gain` times the norm of its values v (heads, d, channels), joined by W_o."""
+    heads = len(v)
     alone = (_norms(v).upper * gain).square().sum().sqrt() * _UP
     if output is None:
         return alone

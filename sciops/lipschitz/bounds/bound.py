@@ -77,7 +77,7 @@ def lipschitz_bound(model: nn.Module, grid: Grid, *, radius: float | None = None
 
     Notes
     -----
-    There is no finite bound for softmax attention and gated maps without a ball, cosine attention, norms (unless
+    There is no finite bound for softmax attention and gated maps without a ball, cosines without a floor, norms (unless
     vacuous), solvers inside the model, whose coefficient may be close to zero, and modules without a rule. Their rows
     say so.
 

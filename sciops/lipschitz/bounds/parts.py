@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from sciops.grids import Grid
 from sciops.lipschitz.as_written import exactly
-from sciops.lipschitz.bounds.attention import attention_bound
+from sciops.lipschitz.bounds.attention import attention_bound, cosine_attention_bound
 from sciops.lipschitz.norms.block_map import largest
 from sciops.lipschitz.norms.convolution import convolution_norm
 
@@ -87,6 +87,7 @@ class Setting:
     refuse = staticmethod(refuse)
     shown = staticmethod(shown)
     attention = staticmethod(attention_bound)
+    cosine_attention = staticmethod(cosine_attention_bound)
 
     def on(self, grid: Grid) -> Setting:
         return replace(self, grid=grid)

@@ -41,7 +41,7 @@ class MultipoleAttention(nn.Module):
 
     Parameters
     ----------
-    channels, heads, window, stride, shift, norm, recompute, qkv_bias, relative, relative_window, cosine
+    channels, heads, window, stride, shift, norm, recompute, qkv_bias, relative, relative_window, cosine, cosine_floor
         Of the attention, see `WindowAttention`; the same on all levels.
     rate : int
         Cells per axis that become one on the next level.
@@ -121,6 +121,7 @@ class MultipoleAttention(nn.Module):
         relative: Relative = "none",
         relative_window: int | None = None,
         cosine: bool = False,
+        cosine_floor: float = 0.0,
         pyramid: PyramidForm = "paper",
         kernels: bool | None = None,
         attention_from: int | Literal["auto", "none"] | None = "auto",
@@ -156,6 +157,7 @@ class MultipoleAttention(nn.Module):
             relative=relative,
             relative_window=relative_window,
             cosine=cosine,
+            cosine_floor=cosine_floor,
             axes=axes,
         )
         self.attention = None if self.attention_from is None else attention

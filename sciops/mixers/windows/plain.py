@@ -18,7 +18,7 @@ from sciops.arrays.compiling import symbolic
 from sciops.mixers.softmax_attention import attended
 from sciops.mixers.windows.groups import Band, Group, cat, joined
 
-_LARGEST_SCALE = math.log(100)  # of cosine scores, as published
+LARGEST_SCALE = math.log(100)  # of cosine scores, as published
 
 
 def plain_attention(layer: Any, groups: tuple[Group, ...], fused: bool, *inputs: Tensor | None) -> list[Tensor]:
@@ -53,8 +53,9 @@ def _in_group(layer: Any, group: Group, fused: bool, gamma, beta, w_qkv, w_o, b_
         q, v = q + of_q, v + of_v
     scale = q.shape[-1] ** -0.5
     if layer.cosine:
-        sharpness = layer.log_scale.clamp(max=_LARGEST_SCALE).exp()
-        q, k, scale = (_direction(q) * sharpness).to(v.dtype), _direction(k).to(v.dtype), 1.0
+        sharpness = layer.log_scale.clamp(max=LARGEST_SCALE).exp()
+        floor = layer.cosine_floor
+        q, k, scale = (_direction(q, floor) * sharpness).to(v.dtype), _direction(k, floor).to(v.dtype), 1.0
     mask = _added_to_scores(layer, group, q)
     y = attended(q, k, v, bias=mask, scale=scale, fused=fused)
     y = F.linear(y.transpose(1, 2).reshape(x.shape), w_o, b_o)
@@ -86,7 +87,13 @@ def _checkpointed(call: Callable[..., list[Tensor]], inputs: Sequence[Tensor | N
     return checkpoint(call, *inputs, use_reentrant=False, preserve_rng_state=False)
 
 
-def _direction(q: Tensor) -> Tensor:
-    """q / max(|q|, ε), in float32 at least; ε = 1e-12, and 1e-3 for float16, which must hold the derivative 1/ε."""
+def _direction(q: Tensor, floor: float = 0.0) -> Tensor:
+    """q / √(|q|² + floor²), in float32 at least.
+
+    Without a floor q / max(|q|, ε); ε = 1e-12, and 1e-3 for float16, which must hold the derivative 1/ε.
+    """
+    if floor:
+        q = q.to(torch.promote_types(q.dtype, torch.float32))
+        return q * torch.rsqrt(q.square().sum(-1, keepdim=True) + floor**2)
     shortest = max(1e-12, 64 / torch.finfo(q.dtype).max)
     return F.normalize(q.to(torch.promote_types(q.dtype, torch.float32)), dim=-1, eps=shortest)

@@ -20,7 +20,7 @@ from sciops.mixers.traits import Traits
 from sciops.mixers.windows.cpu.attention import Work, banded_attention
 from sciops.mixers.windows.cpu.memory import cells_in_cache
 from sciops.mixers.windows.groups import Group, groups_of, open_groups
-from sciops.mixers.windows.plain import plain_attention
+from sciops.mixers.windows.plain import LARGEST_SCALE, plain_attention
 from sciops.mixers.windows.relative_position import ContinuousBias, TableBias
 from sciops.mixers.windows.tiling import Tiling
 
@@ -64,13 +64,19 @@ class WindowAttention(nn.Module):
         Cells per axis of the windows in pretraining, for "continuous".
     cosine : bool
         Scores are exp(min(s, log 100))·cos(q, k) with one learned s per head, instead of q·k/√d (Swin V2).
+    cosine_floor : float
+        ε ≥ 0 of cos(q, k) = q·k / √((|q|² + ε²)(|k|² + ε²)). With ε > 0 the directions of queries and keys have slopes
+        of at most 1/ε, scores and their slopes are bounded, and the layer has a Lipschitz bound on a ball that grows
+        with the radius, not with its square (`sciops.lipschitz.cosine_attention_bound`). 0: the plain cosine, without
+        one.
     axes : int
         Number of grid axes of x; only needed for `relative`.
 
     Raises
     ------
     ValueError
-        When heads do not divide channels, stride is not in 1 … window, or shift not in 0 … window − 1.
+        When heads do not divide channels, stride is not in 1 … window, shift not in 0 … window − 1, or for a
+        cosine_floor that is negative, not finite, or given without cosine.
 
     Notes
     -----
@@ -103,6 +109,7 @@ class WindowAttention(nn.Module):
         relative_window: int | None = None,
         cosine: bool = False,
         axes: int = 2,
+        cosine_floor: float = 0.0,
     ) -> None:
         super().__init__()
         stride = window if stride is None else stride
@@ -122,6 +129,12 @@ class WindowAttention(nn.Module):
             )
         if relative_window is not None and relative_window < 1:
             raise ValueError(f"relative_window={relative_window!r}: expected a positive number of cells")
+        if not 0 <= cosine_floor < math.inf or (cosine_floor and not cosine):
+            raise ValueError(
+                f"cosine_floor={cosine_floor!r} with cosine={cosine}: expected a finite number of at least 0, and 0 "
+                "where scores are no cosines; pass cosine=True"
+            )
+        self.cosine_floor = float(cosine_floor)
         self.channels, self.heads, self.window, self.stride, self.shift = channels, heads, window, stride, shift
         self.recompute, self.cosine, self.axes = recompute, cosine, axes
         self.norm = nn.LayerNorm(channels) if norm else nn.Identity()
@@ -217,15 +230,22 @@ class WindowAttention(nn.Module):
         """(Lipschitz bound on a grid of these sizes, radius of the tokens, tokens of a window)."""
         slope, ball = setting.norm(self.norm)
         radius = radius if ball is None else ball
-        if self.cosine:
-            setting.refuse("cosine attention: the directions of queries and keys have no bounded slope near zero")
-        tiling, options = Tiling(tuple(sizes), self.window, self.stride), {}
+        if self.cosine and not self.cosine_floor:
+            setting.refuse(
+                "cosine attention: the directions of queries and keys have no bounded slope near zero; pass "
+                "cosine_floor= for directions that have one"
+            )
+        tiling = Tiling(tuple(sizes), self.window, self.stride)
+        options: dict[str, Any] = {}
         if self.relative is not None:
             setting.expect(self.relative, TableBias, ContinuousBias, place="relative")
             with torch.no_grad():
                 bias = self.relative(tiling.shape)
             options["score_range"] = float(bias.max() - bias.min()) * (1 + 1e-6)
-        if self.qv_bias is not None:
+        if self.cosine:
+            log_scale: Any = self.log_scale
+            options |= {"floor": self.cosine_floor, "sharpness": setting.cast(log_scale).clamp(max=LARGEST_SCALE).exp()}
+        elif self.qv_bias is not None:
             options["query_bias"] = setting.cast(self.qv_bias[0])
         value = softmax_attention(self, setting, tiling.tokens, radius, **options)
         return value * slope * tiling.copies, radius, tiling.tokens

@@ -16,7 +16,7 @@ from sciops.mixers import MultipoleAttention, WindowAttention
 from sciops.models.images.classifier import Classifier
 from sciops.models.images.swin_names import canonical, place, query_and_value, read_swin
 
-_EXTRAS = ("position.weight", "mixer.down", "mixer.up", "mixer.level_weights", "scale1", "scale2")
+_EXTRAS = ("position.weight", "mixer.down", "mixer.up", "mixer.kernels", "mixer.level_weights", "scale1", "scale2")
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,7 @@ def swin_options(
     window: int | Sequence[int] | None = None,
     relative_window: int | None = None,
     mixer: Literal["window", "multipole"] = "window",
+    pyramid: Literal["paper", "smooth"] = "paper",
     budget: Budget | None = None,
 ) -> dict[str, Any]:
     """Options with which `Classifier` computes the function of the Swin or Swin V2 whose weights the file holds.
@@ -55,6 +56,7 @@ def swin_options(
         transformers makes windows of V2 no larger than a stage is at the config's image_size
     relative_window : of V2, transformers' pretrained_window_sizes where those are not 0
     mixer : "multipole" puts the pyramid of MANO on top, which `load_swin_weights` starts at zero
+    pyramid : form of that pyramid; "smooth" has attention on all levels here, so that Swin's is that of the finest
     budget : of opening the file, as in `sciops.load_model`
 
     The function is the same at sizes where windows and patches fit the image. Elsewhere Swin lets the cells that fill
@@ -88,6 +90,8 @@ def swin_options(
             raise ValueError(f"{path}: block {i}.0 has neither a table nor a function of the relative position")
         bias = f"block.{i}.0.q.bias" in of or f"block.{i}.0.qkv.bias" in of
         one = dict(window=windows[-1], qkv_bias=bias, relative="continuous" if version2 else "table", cosine=version2)
+        if mixer == "multipole" and pyramid == "smooth":
+            one |= {"pyramid": "smooth", "attention_from": 0}
         options.append(one | ({"relative_window": relative_window} if relative_window else {}))
     return dict(
         in_channels=channels,
@@ -117,8 +121,8 @@ def load_swin_weights(
 
     model : a `Classifier` with window or multipole attention; `swin_options` gives the options of the same function
     extras : "neutral" lets what Swin does not have contribute nothing at the start: the pyramid's upsampling, its
-        level weights and the position are 0 and its downsampling the mean, so that the coarse levels see averaged
-        cells; they learn from the first step, the downsampling from the second. "keep" leaves them as they are
+        kernels, level weights and the position are 0 and its downsampling the mean, so that the coarse levels see
+        averaged cells; they learn from the first step, the downsampling from the second. "keep" leaves them as they are
     strict : whether a block, norm or merging without a counterpart of the same shape is an error. False leaves it as it
         is, and the report names it
     budget : of opening the file, as in `sciops.load_model`
@@ -224,6 +228,12 @@ def _joined(target: str, parts: Mapping[int | None, Tensor]) -> Tensor | None:
 
 def _check_neutral(model: Classifier) -> None:
     for name, part in model.named_modules():
+        if isinstance(part, MultipoleAttention) and part.attention_from != 0:
+            first = "none" if part.attention_from is None else part.attention_from
+            raise ValueError(
+                f"{name}: attention_from={first!r}: Swin's attention is on the finest level; build the model with "
+                "attention_from=0 (swin_options does), or pass extras='keep'"
+            )
         if isinstance(part, MultipoleAttention) and part.sampler != "conv" and part.aggregate != "learned_per_level":
             raise ValueError(
                 f"{name}: sampler={part.sampler!r} with aggregate={part.aggregate!r} cannot start at zero: use "
@@ -242,11 +252,17 @@ def _make_neutral(model: Any) -> None:
             mixer = block.mixer
             if not isinstance(mixer, MultipoleAttention):
                 continue
+            if mixer.kernels is not None:
+                mixer.kernels.zero_()
             if mixer.sampler != "conv":
                 mixer.level_weights.zero_()
                 continue
             mixer.up.zero_()
-            mean = torch.eye(mixer.channels, dtype=mixer.down.dtype, device=mixer.down.device) / mixer.rate**mixer.axes
+            mean = torch.eye(mixer.channels, dtype=mixer.down.dtype, device=mixer.down.device)
+            if mixer.pyramid == "smooth":  # its samplers take the mean themselves
+                mixer.down.copy_(mean)
+                continue
+            mean = mean / mixer.rate**mixer.axes
             mixer.down.copy_(mean.reshape(*mean.shape, *(1,) * mixer.axes).expand_as(mixer.down))
 
 
@@ -263,6 +279,10 @@ def _differences(model: Any, version2: bool) -> tuple[str, ...]:
             expected = attention.window // 2 if j % 2 else 0
             if attention.shift != expected:
                 found.append(f"stage {i}, block {j}: shift={attention.shift}, Swin's is {expected}")
+            if getattr(block.mixer, "attention_from", 0) != 0:
+                found.append(
+                    f"stage {i}, block {j}: attention from level {block.mixer.attention_from}, Swin's is from 0"
+                )
             if isinstance(attention.norm, torch.nn.LayerNorm):
                 found.append(f"stage {i}, block {j}: a second norm in the mixer")
     return tuple(found)
