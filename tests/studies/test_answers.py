@@ -52,6 +52,8 @@ def _gap(access, says, matched, noise=1.0):
     one = {"setting": "sweep", "data": "fields", "noise": noise, "access": access}
     end = {"says": says, "GAN": 0.57, "diffusion": 0.67}
     return one | {"end": end, "matched": matched and end | {"says": matched}}
+
+
 def _level(arm, error, **ways):
     shift = {"43": {way: {"mean": value} for way, value in ways.items()}} if ways else {}
     return {"case": "darcy", "arm": arm, "validation": error, "error": {"mean": error}, "shift": shift}
