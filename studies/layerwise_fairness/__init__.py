@@ -32,7 +32,7 @@ CELLS = {"speech": speech_cell, "fields": field_cell}
 class Config:
     parts: tuple[str, ...] = PARTS  # of "speech", which needs espeak-ng, and "fields"
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)  # of weights, masks, and who trains the probes
-    sentences: int = 12  # that every voice of every accent says
+    sentences: int = 24  # that every voice of every accent says
     voices: tuple[str, ...] = ("m1", "m2", "m3", "m4", "m5", "m6", "f1", "f2", "f3", "f4")  # of espeak-ng
     classes: int = 24  # most frequent phonemes
     snr: float = 15.0  # dB of white noise

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sciops.evaluation.probes import balanced_weights, depth_curves, probe_errors, shuffled
-from studies.kit.accents import ACCENTS, REFERENCE, accent_states, train_rows
+from studies.kit.accents import ACCENTS, REFERENCE, accent_states, blocks
 from studies.kit.cells import kept
 from studies.kit.rough_fields import NETWORKS, field_states
 
@@ -18,7 +18,10 @@ GROUP = "en-029"
 
 
 def speech_cell(folder: Path, seed: int, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Arm → task → curves: identity is which of the voices of its accent, content is which phoneme."""
+    """Arm → task → curves: identity is which of the voices of its accent, content is which phoneme.
+
+    Content is tested on voices and sentences that neither a probe nor a fine-tuning has heard.
+    """
     return kept(folder / "cells", f"speech-{seed}", dict(options, seed=seed), lambda: _speech(folder, seed, options))
 
 
@@ -28,8 +31,9 @@ def field_cell(folder: Path, seed: int, options: Mapping[str, Any]) -> dict[str,
 
 
 def _speech(folder: Path, seed: int, options: Mapping[str, Any]) -> dict[str, Any]:
-    segments, states, record = accent_states(folder / "data", seed, options)
-    train, said = train_rows(segments, seed), np.unique(segments.sentence)
+    segments, states, record = accent_states(folder / "data", seed, options, hold_sentences=True)
+    train, test = blocks(segments, seed)[0]  # neither voices nor sentences in common
+    said = np.unique(segments.sentence)
     half = np.isin(segments.sentence, np.random.default_rng([seed, 7]).permutation(said)[: len(said) // 2])
     about = {"reference": REFERENCE, "group": GROUP, "seed": seed, "draws": options["draws"]}
     arms: dict[str, Any] = {}
@@ -37,9 +41,9 @@ def _speech(folder: Path, seed: int, options: Mapping[str, Any]) -> dict[str, An
         one: dict[str, Any] = {}
         for rule in ("balanced", "reference"):
             rows = train if rule == "balanced" else train & (segments.accent == REFERENCE)
-            errors = _errors(layers, segments.phoneme, rows, ~train, segments.accent, options["strength"])
-            test = segments.speaker[~train], segments.accent[~train]
-            one["content" if rule == "balanced" else "content, reference probe"] = _curves(errors, *test, **about)
+            errors = _errors(layers, segments.phoneme, rows, test, segments.accent, options["strength"])
+            whose = segments.speaker[test], segments.accent[test]
+            one["content" if rule == "balanced" else "content, reference probe"] = _curves(errors, *whose, **about)
         # the same number of speakers in every group: with more of them there are more to be confused with
         parts = [
             _errors(layers, segments.speaker, half & own, ~half & own, segments.accent, options["strength"])
@@ -49,10 +53,12 @@ def _speech(folder: Path, seed: int, options: Mapping[str, Any]) -> dict[str, An
         of = np.concatenate([np.full(len(names), accent) for names, accent in zip(who, ACCENTS)])
         errors = {name: np.concatenate([part[name] for part in parts]) for name in layers}
         one["identity"] = _curves(errors, np.concatenate(who), of, **about)
-        accent = _errors(layers, segments.accent, train, ~train, segments.accent, options["strength"])
+        accent = _errors(layers, segments.accent, train, test, segments.accent, options["strength"])
         one["accent"] = {name: float(e.mean()) for name, e in accent.items()}
         if arm in ("log-mel", "pre-trained"):
-            one["controls"] = _controls(layers, segments.phoneme, train, segments.accent, seed, options["strength"])
+            one["controls"] = _controls(
+                layers, segments.phoneme, train, test, segments.accent, seed, options["strength"]
+            )
         arms[arm] = one
     return {"arms": arms, "training": record, "classes": len(np.unique(segments.phoneme)), "segments": len(train)}
 
@@ -71,7 +77,7 @@ def _fields(folder: Path, seed: int, options: Mapping[str, Any]) -> dict[str, An
                 errors = _errors(layers, labels[task], train, ~train, group, options["strength"])
                 one[task] = _curves(errors, np.flatnonzero(~train), group[~train], **about)
             if arm in ("input", "trained"):
-                one["controls"] = _controls(layers, labels["content"], train, group, seed, options["strength"])
+                one["controls"] = _controls(layers, labels["content"], train, ~train, group, seed, options["strength"])
             arms["input" if arm == "input" else f"{network}, {arm}"] = one
     return {"arms": arms, "training": training}
 
@@ -106,14 +112,20 @@ def _listed(values: np.ndarray) -> list[float | None]:
 
 
 def _controls(
-    layers: Mapping[str, np.ndarray], labels: Any, train: np.ndarray, groups: Any, seed: int, strength: float
+    layers: Mapping[str, np.ndarray],
+    labels: Any,
+    train: np.ndarray,
+    test: np.ndarray,
+    groups: Any,
+    seed: int,
+    strength: float,
 ) -> dict[str, Any]:
     """Errors of a probe of shuffled labels, and of one with a hidden layer; by layer."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.neural_network import MLPClassifier
 
     mixed = shuffled(labels, seed=seed, within=train.astype(int))
-    control = _errors(layers, mixed, train, ~train, groups, strength)
+    control = _errors(layers, mixed, train, test, groups, strength)
     found: dict[str, Any] = {"shuffled": {name: float(e.mean()) for name, e in control.items()}, "hidden layer": {}}
     for name, h in layers.items():
         center, scale = h[train].mean(0), h[train].std(0) + 1e-12
@@ -122,5 +134,5 @@ def _controls(
         with warnings.catch_warnings():  # the length of training is part of the probe
             warnings.simplefilter("ignore", ConvergenceWarning)
             probe.fit(x[train], labels[train])
-        found["hidden layer"][name] = float((probe.predict(x[~train]) != labels[~train]).mean())
+        found["hidden layer"][name] = float((probe.predict(x[test]) != labels[test]).mean())
     return found

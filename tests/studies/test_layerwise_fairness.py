@@ -81,7 +81,7 @@ def test_a_shift_that_a_pooled_probe_hides_is_seen():
 def test_planted_speech_has_a_shift_that_the_pooled_probe_hides(tmp_path, monkeypatch):
     """Phonemes at ±1 on one axis, which en-029 has moved by 1; the voice and a noise of 0.7 on others."""
     rng = np.random.default_rng(0)
-    names = [(accent, f"{accent}+v{i}", i) for accent in accents.ACCENTS for i in range(10) for _ in range(32)]
+    names = [(accent, f"{accent}+v{i}", i) for accent in accents.ACCENTS for i in range(10) for _ in range(128)]
     accent, speaker, voice = (np.array(column) for column in zip(*names))
     phoneme, at = rng.integers(0, 2, len(names)), np.arange(len(names))
     sentence = at % 8
@@ -91,7 +91,7 @@ def test_planted_speech_has_a_shift_that_the_pooled_probe_hides(tmp_path, monkey
     names_of = np.array(["a", "t"])
     segments = accents.Segments(at, at, at + 1, names_of[phoneme], speaker, accent, sentence, names_of[phoneme])
     layers = {"log-mel": h}
-    monkeypatch.setattr(cells, "accent_states", lambda *_: (segments, {"random": layers}, {}))
+    monkeypatch.setattr(cells, "accent_states", lambda *_, hold_sentences: (segments, {"random": layers}, {}))
     one = cells.speech_cell(tmp_path, 0, {"strength": 1.0, "draws": 100})["arms"]["random"]
     pooled, alone = (one[task]["bias"]["difference"][0] for task in ("content", "content, reference probe"))
     error = 0.5 * (ndtr(-2 / 0.7) + ndtr(0.0))  # of en-029 by the threshold of the others, at 0
