@@ -7,7 +7,8 @@ Random maps of every kind (dense, convolutions of every padding, Fourier layers;
 are held against the largest singular value of their dense matrix in float64: one outside its bracket ends the run with
 an error after the results are written. Then estimators side by side: error against time, how often each falls below the
 truth, Gram iteration where it is slowest, bounds for zero padding over resolutions, and the automatic choice against
-the best method in hindsight. Everything runs on one thread.
+the best method in hindsight. Bounds of other papers are computed for the same convolutions, Gaussian and trained ones.
+Everything runs on one thread.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ from studies.kit.study import finished, opened
 from studies.kit.tables import grouped, print_table
 from studies.kit.timing import print_targets, target, threads
 from studies.spectral_norms.cases import check_cases
+from studies.spectral_norms.comparison import broken, compare, layers, summary
+from studies.spectral_norms.comparison_report import draw_comparison, print_comparison
+from studies.spectral_norms.kernels import KINDS
 from studies.spectral_norms.speed import automatic_choice, error_against_time, orthogonal_steps, shares_below
 
 
@@ -63,6 +67,11 @@ class Config:
     ladder: tuple[int, ...] = (4, 6, 8, 12, 16, 24, 32)  # points per axis for the bounds of zero padding
     ladder_channels: int = 8  # channels in and out of its kernel
     ladder_kernel: int = 3  # points of it per axis
+    channels: tuple[int, ...] = (1, 4, 16, 64)  # in and out of the convolutions for which published bounds are compared
+    kernels: tuple[int, ...] = (3, 5)  # points of them per axis
+    sizes: tuple[int, ...] = (8, 16, 32, 64)  # points per axis of their inputs
+    kinds: tuple[str, ...] = KINDS  # of kernels: Gaussian, or trained on digits
+    products: float = 1e7  # multiplications of a convolution, up to which it is compared
     seed: int = 0  # of all that is random
     output: Path = Path("runs/spectral_norms")  # folder for results.json and the figures
 
@@ -75,6 +84,7 @@ PRESETS = {
         rounds=15,
         shares=20_000,
         ladder=(4, 6, 8, 12, 16, 24, 32, 48, 64),
+        products=2e8,
     ),
 }
 
@@ -91,7 +101,7 @@ def run(config: Config) -> dict[str, Any]:
         raise ValueError(
             f"--cases {config.cases} --seeds {config.seeds} --rounds {config.rounds}: expected at least 1 of each"
         )
-    folder = opened(config, seeds=[config.seed], methods=["gram_iteration"])
+    folder = opened(config, seeds=[config.seed], methods=["gram_iteration", "zero_padding_norms"])
     with threads(1):
         results: dict[str, Any] = {
             "cases": check_cases(
@@ -109,6 +119,11 @@ def run(config: Config) -> dict[str, Any]:
             ),
             "ladder": ladder(config),
         }
+        shapes = layers(config.channels, config.kernels, config.sizes, config.products)
+        measured = compare(
+            tqdm(shapes, desc="published bounds", disable=None, leave=False), config.kinds, config.rounds, config.seed
+        )
+    results["comparison"] = {"summary": summary(measured), "layers": measured}
     results["targets"] = _targets(results)
     return finished(folder, results, _draw, _print, config, answer=answer, wrong=_outside(results))
 
@@ -169,10 +184,11 @@ def _targets(results: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _outside(results: dict[str, Any]) -> str:
-    """The maps and rungs outside their brackets, or nothing."""
+    """The maps, rungs and bounds of layers outside their brackets, or nothing."""
     off = [f"{row['violations']} of {row['kind']}" for row in results["cases"] if row["violations"]]
     for row in results["ladder"]:
         off += [f"{name} at n = {row['n']}" for name, value in _bounds(row).items() if value < row["power iteration"]]
+    off += broken(results["comparison"]["layers"])
     return "outside the bracket: " + "; ".join(off) if off else ""
 
 
@@ -200,12 +216,14 @@ def _print(results: dict[str, Any], config: Config) -> None:
         "auto=1e3*auto:.3f; gram=1e3*gram:.3f; eigvalsh=1e3*eigvalsh:.3f; svdvals=1e3*svdvals:.3f; torch=1e3*torch:.3f"
     )
     print_table(results["choice"], "=problem", times, "best; ratio:.2f; over svdvals=over_svdvals:.2f", title=title)
+    print_comparison(results["comparison"])
     print_targets(results["targets"])
 
 
 def _draw(results: dict[str, Any], config: Config, folder: Path) -> None:
     _draw_speed(results, folder / "error_against_time.png")
     _draw_ladder(results, config, folder / "zero_padding.png")
+    draw_comparison(results["comparison"], folder / "published_bounds.png")
 
 
 def _draw_speed(results: dict[str, Any], path: Path) -> None:
