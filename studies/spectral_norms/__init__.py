@@ -101,7 +101,7 @@ def run(config: Config) -> dict[str, Any]:
         raise ValueError(
             f"--cases {config.cases} --seeds {config.seeds} --rounds {config.rounds}: expected at least 1 of each"
         )
-    folder = opened(config, seeds=[config.seed], methods=["gram_iteration", "zero_padding_norms"])
+    folder = opened(config, seeds=[config.seed], methods=["gram_iteration"])
     with threads(1):
         results: dict[str, Any] = {
             "cases": check_cases(
