@@ -8,7 +8,8 @@ are held against the largest singular value of their dense matrix in float64: on
 an error after the results are written. Then estimators side by side: error against time, how often each falls below the
 truth, Gram iteration where it is slowest, bounds for zero padding over resolutions, and the automatic choice against
 the best method in hindsight. Bounds of other papers are computed for the same convolutions, Gaussian and trained ones.
-Everything runs on one thread.
+Small 1-Lipschitz classifiers with rescaled and with orthogonal layers are compared by certified accuracy. Everything
+runs on one thread.
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ from studies.kit.study import finished, opened
 from studies.kit.tables import grouped, print_table
 from studies.kit.timing import print_targets, target, threads
 from studies.spectral_norms.cases import check_cases
-from studies.spectral_norms.comparison import broken, compare, layers, summary
+from studies.spectral_norms.comparison import PADDINGS, broken, compare, layers, summary
 from studies.spectral_norms.comparison_report import draw_comparison, print_comparison
 from studies.spectral_norms.kernels import KINDS
+from studies.spectral_norms.networks import compare_networks, draw_networks, print_networks
 from studies.spectral_norms.speed import automatic_choice, error_against_time, orthogonal_steps, shares_below
 
 
@@ -72,6 +74,11 @@ class Config:
     sizes: tuple[int, ...] = (8, 16, 32, 64)  # points per axis of their inputs
     kinds: tuple[str, ...] = KINDS  # of kernels: Gaussian, or trained on digits
     products: float = 1e7  # multiplications of a convolution, up to which it is compared
+    images: tuple[str, ...] = ("digits",)  # on which 1-Lipschitz classifiers are compared: digits, fashion-mnist
+    network_seeds: int = 5  # trainings of each
+    width: int = 64  # values of a hidden layer
+    depth: int = 3  # hidden layers
+    epochs: int = 20  # passes over the training images
     seed: int = 0  # of all that is random
     output: Path = Path("runs/spectral_norms")  # folder for results.json and the figures
 
@@ -85,6 +92,7 @@ PRESETS = {
         shares=20_000,
         ladder=(4, 6, 8, 12, 16, 24, 32, 48, 64),
         products=2e8,
+        images=("digits", "fashion-mnist"),
     ),
 }
 
@@ -123,7 +131,17 @@ def run(config: Config) -> dict[str, Any]:
         measured = compare(
             tqdm(shapes, desc="published bounds", disable=None, leave=False), config.kinds, config.rounds, config.seed
         )
-    results["comparison"] = {"summary": summary(measured), "layers": measured}
+        results["comparison"] = {"summary": summary(measured), "layers": measured}
+        size = {"width": config.width, "depth": config.depth, "epochs": config.epochs}
+        results["networks"] = [
+            compare_networks(
+                name,
+                config.network_seeds,
+                **size,
+                progress=lambda runs: tqdm(runs, desc="1-Lipschitz classifiers", disable=None, leave=False),
+            )
+            for name in config.images
+        ]
     results["targets"] = _targets(results)
     return finished(folder, results, _draw, _print, config, answer=answer, wrong=_outside(results))
 
@@ -136,7 +154,35 @@ def answer(results: dict[str, Any]) -> str:
         f"{outside or 'none'} of {sum(row['cases'] for row in cases)} random maps {'have' if outside > 1 else 'has'} a "
         f"norm outside its bracket, whose upper end is at most {worst:.1e} too large",
         f"the automatic choice takes {extent(row['ratio'] for row in results['choice'])} times as long as the fastest",
+        *(_beside(results["comparison"]["summary"], padding) for padding in PADDINGS),
+        *map(_certified, results["networks"]),
         met(results["targets"]),
+    )
+
+
+def _beside(rows: list[dict[str, Any]], padding: str) -> str:
+    """How `spectral_norm` and the tightest published bound compare to the norm."""
+    rows = [row for row in rows if row["padding"] == padding and row["bound"]]
+    peers = sorted((row for row in rows if not row["ours"]), key=lambda row: (round(row["median"], 4), row["time"]))
+    if not peers:
+        return ""
+    best = peers[0]
+    return (
+        f"with {'zero' if padding == 'zeros' else padding} padding its bound is {rows[0]['median']:.3f} times the norm in "
+        f"the median of {best['cases']} layers, the tightest published one ({best['method']}) {best['median']:.3f} times, "
+        f"in {best['time']:.2f} of the time"
+    )
+
+
+def _certified(found: dict[str, Any], radius: str = "36/255") -> str:
+    """Certified accuracy of rescaled and of orthogonal layers."""
+    if "left_out" in found:
+        return f"{found['data']} was left out"
+    shares = {row["arm"]: row["accuracy"][radius] for row in found["rows"]}
+    verdict = next(row["verdict"] for row in found["verdicts"] if (row["arm"], row["radius"]) == ("SR", radius))
+    return (
+        f"on {found['data']} networks of rescaled layers certify {shares['SR']:.1%} of the images at {radius}, of "
+        f"orthogonal ones {shares['orthogonal']:.1%} ({verdict})"
     )
 
 
@@ -217,6 +263,7 @@ def _print(results: dict[str, Any], config: Config) -> None:
     )
     print_table(results["choice"], "=problem", times, "best; ratio:.2f; over svdvals=over_svdvals:.2f", title=title)
     print_comparison(results["comparison"])
+    print_networks(results["networks"])
     print_targets(results["targets"])
 
 
@@ -224,6 +271,7 @@ def _draw(results: dict[str, Any], config: Config, folder: Path) -> None:
     _draw_speed(results, folder / "error_against_time.png")
     _draw_ladder(results, config, folder / "zero_padding.png")
     draw_comparison(results["comparison"], folder / "published_bounds.png")
+    draw_networks(results["networks"], folder / "certified_accuracy.png")
 
 
 def _draw_speed(results: dict[str, Any], path: Path) -> None:
