@@ -41,7 +41,13 @@ def draw_comparison(results: dict[str, Any], path: Path) -> None:
                 face = color if row["bound"] else "white"
                 axis.plot([row["time"]] * 2, [row["median"], row["worst"]], color=color, linewidth=1)
                 axis.plot(
-                    row["time"], row["median"], marker, color=color, markerfacecolor=face, label=row["method"], linestyle="none"
+                    row["time"],
+                    row["median"],
+                    marker,
+                    color=color,
+                    markerfacecolor=face,
+                    label=row["method"],
+                    linestyle="none",
                 )
             axis.axhline(1, color="0.6", linewidth=0.8)
             axis.set(xscale="log", yscale="log", title=_title(padding, rows))

@@ -79,7 +79,9 @@ def test_singla_and_feizi_reach_the_norm_of_a_separable_constant_kernel():
 
 
 def test_the_circular_norm_is_no_bound_with_zeros():
-    ratios = [dense(w, 5, "zeros") / published.sedghi(w, 5) for w in (random_kernel(1, 1, 5, seed) for seed in range(60))]
+    ratios = [
+        dense(w, 5, "zeros") / published.sedghi(w, 5) for w in (random_kernel(1, 1, 5, seed) for seed in range(60))
+    ]
     assert max(ratios) > 1.01
 
 
@@ -97,7 +99,9 @@ def test_the_comparison_counts_and_judges():
     assert len(rows) == 2 and len(table) == 2 * len(comparison.ESTIMATES) and not comparison.broken(rows)
     assert table["circular", "spectral_norm"]["verdict"] == "reference"
     assert table["circular", "spectral_norm"]["median"] == pytest.approx(1, abs=1e-12)
-    assert table["zeros", "Sedghi 2019"]["verdict"] == table["zeros", "Ryu 2019, 10 power steps"]["verdict"] == "no bound"
+    assert (
+        table["zeros", "Sedghi 2019"]["verdict"] == table["zeros", "Ryu 2019, 10 power steps"]["verdict"] == "no bound"
+    )
     assert table["zeros", "Ryu 2019, 10 power steps"]["below"] == 1
     assert table["circular", "Araujo 2021, 50 samples"]["verdict"].startswith("looser")
     rows[0]["values"]["Singla & Feizi 2021"] = 0.5 * rows[0]["truth"]
