@@ -166,11 +166,11 @@ def _beside(rows: list[dict[str, Any]], padding: str) -> str:
     peers = sorted((row for row in rows if not row["ours"]), key=lambda row: (round(row["median"], 4), row["time"]))
     if not peers:
         return ""
-    best = peers[0]
+    best, name = peers[0], "zero" if padding == "zeros" else padding
     return (
-        f"with {'zero' if padding == 'zeros' else padding} padding its bound is {rows[0]['median']:.3f} times the norm in "
-        f"the median of {best['cases']} layers, the tightest published one ({best['method']}) {best['median']:.3f} times, "
-        f"in {best['time']:.2f} of the time"
+        f"with {name} padding its bound is {rows[0]['median']:.3f} times the norm in the median of {best['cases']} "
+        f"layers, the tightest published one ({best['method']}) {best['median']:.3f} times, in {best['time']:.2f} of "
+        "the time"
     )
 
 

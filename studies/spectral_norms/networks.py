@@ -204,8 +204,8 @@ def print_networks(compared: list[dict[str, Any]]) -> None:
             print(f"\n{found['data']} left out: {found['left_out']}")
             continue
         title = (
-            f"\n1-Lipschitz classifiers of {found['data']}: certified accuracy by radius, means of {found['seeds']} seeds"
-            f" on {found['test']} test images"
+            f"\n1-Lipschitz classifiers of {found['data']}: certified accuracy by radius, means of {found['seeds']} "
+            f"seeds on {found['test']} test images"
         )
         columns = [f"{_name(radius)}=accuracy.{_name(radius)}:.3f" for radius in RADII]
         print_table(found["rows"], "=arm", *columns, "bound:.4f; seconds:.1f", title=title)
