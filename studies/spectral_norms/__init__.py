@@ -74,6 +74,7 @@ class Config:
     sizes: tuple[int, ...] = (8, 16, 32, 64)  # points per axis of their inputs
     kinds: tuple[str, ...] = KINDS  # of kernels: Gaussian, or trained on digits
     products: float = 1e7  # multiplications of a convolution, up to which it is compared
+    layer_rounds: int = 3  # in which its estimates take turns; one where a round takes long
     images: tuple[str, ...] = ("digits",)  # on which 1-Lipschitz classifiers are compared: digits, fashion-mnist
     network_seeds: int = 5  # trainings of each
     width: int = 64  # values of a hidden layer
@@ -129,7 +130,10 @@ def run(config: Config) -> dict[str, Any]:
         }
         shapes = layers(config.channels, config.kernels, config.sizes, config.products)
         measured = compare(
-            tqdm(shapes, desc="published bounds", disable=None, leave=False), config.kinds, config.rounds, config.seed
+            tqdm(shapes, desc="published bounds", disable=None, leave=False),
+            config.kinds,
+            config.layer_rounds,
+            config.seed,
         )
         results["comparison"] = {"summary": summary(measured), "layers": measured}
         size = {"width": config.width, "depth": config.depth, "epochs": config.epochs}

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sciops.plotting import MARKERS, PALETTE
+from sciops.reports.tables import Columns
 from studies.kit.figures import panels, round_ticks
 from studies.kit.tables import grouped, print_table
 from studies.spectral_norms.comparison import ESTIMATES, OURS, by_channels
@@ -15,7 +16,7 @@ def print_comparison(results: dict[str, Any]) -> None:
     """The estimates by padding, and the estimates by channels."""
     print("\nbounds of published papers on the same convolutions, estimate ÷ σ₁; time ÷ that of spectral_norm, medians")
     for padding, rows in grouped(results["summary"], "padding").items():
-        columns = (
+        columns: tuple[Columns, ...] = (
             "method; median:.4f; worst:.4f; below σ₁=below:.0%; time:.2f; tighter:.0%; faster:.0%",
             ("bound", lambda row: "yes" if row["bound"] else "no"),
             "verdict",
@@ -23,8 +24,8 @@ def print_comparison(results: dict[str, Any]) -> None:
         print_table(rows, *columns, title=_title(padding, rows), indent=2)
     print("tighter, faster: share of layers on which the bound is less, by more than 0.1 %, or takes less time")
     table = by_channels([row for row in results["layers"] if row["padding"] == "zeros"])
-    columns = [f"{count}={count}:.3f" for count in next(iter(table.values()))]
-    print_table(table, "method=name", *columns, title="zero padding, estimate ÷ σ₁ by channels, medians", indent=2)
+    counts = [f"{count}={count}:.3f" for count in next(iter(table.values()))]
+    print_table(table, "method=name", *counts, title="zero padding, estimate ÷ σ₁ by channels, medians", indent=2)
 
 
 def draw_comparison(results: dict[str, Any], path: Path) -> None:

@@ -23,6 +23,7 @@ CONFIG = study.Config(
     kernels=(3,),
     sizes=(6,),
     kinds=("Gaussian",),
+    layer_rounds=1,
     network_seeds=2,
     width=16,
     depth=2,
