@@ -27,7 +27,7 @@ from sciops.lipschitz import kernel_gram_bound, power_iteration, spectral_norm
 from sciops.lipschitz.norms.convolution import bridge_factor
 from sciops.lipschitz.norms.symbols import torus_norm
 from sciops.plotting import LINES, series
-from studies.kit.answers import extent, met, sentence
+from studies.kit.answers import extent, listed, met, sentence
 from studies.kit.figures import panels, ticks
 from studies.kit.study import finished, opened
 from studies.kit.tables import grouped, print_table
@@ -179,14 +179,14 @@ def _beside(rows: list[dict[str, Any]], padding: str) -> str:
 
 
 def _certified(found: dict[str, Any], radius: str = "36/255") -> str:
-    """Certified accuracy of rescaled and of orthogonal layers."""
+    """Certified accuracy by the kind of layer, and what follows for rescaled against orthogonal ones."""
     if "left_out" in found:
         return f"{found['data']} was left out"
-    shares = {row["arm"]: row["accuracy"][radius] for row in found["rows"]}
+    shares = [f"{row['arm']} {row['accuracy'][radius]:.1%}" for row in found["rows"]]
     verdict = next(row["verdict"] for row in found["verdicts"] if (row["arm"], row["radius"]) == ("SR", radius))
     return (
-        f"on {found['data']} networks of rescaled layers certify {shares['SR']:.1%} of the images at {radius}, of "
-        f"orthogonal ones {shares['orthogonal']:.1%} ({verdict})"
+        f"of {found['data']}, networks of 1-Lipschitz layers certify at {radius} {listed(shares)} (SR against orthogonal: "
+        f"{verdict})"
     )
 
 

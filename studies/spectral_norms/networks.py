@@ -21,7 +21,7 @@ from sciops.plotting import series
 from studies.kit.figures import band, panels
 from studies.kit.tables import print_table
 
-ARMS = ("AOL", "SR", "SR, residual", "orthogonal")
+ARMS = ("AOL", "SR", "residual SR", "orthogonal")
 """rescaled rows with t = 1 and t = 4, residual layers of t = 4, and orthonormal rows kept by projection"""
 
 RADII = tuple(value / 255 for value in (0, 36, 72, 108, 255))
@@ -65,8 +65,8 @@ def network(arm: str, inputs: int, width: int, depth: int, classes: int = 10) ->
 
     parts: list[nn.Module] = [nn.Flatten(), linear(inputs, width)]
     for _ in range(depth - 1):
-        parts += [RescaledResidual(width)] if arm == "SR, residual" else [MaxMin(), linear(width, width)]
-    model = nn.Sequential(*parts, *([] if arm == "SR, residual" else [MaxMin()]), linear(width, classes))
+        parts += [RescaledResidual(width)] if arm == "residual SR" else [MaxMin(), linear(width, width)]
+    model = nn.Sequential(*parts, *([] if arm == "residual SR" else [MaxMin()]), linear(width, classes))
     project(model)
     return model
 
