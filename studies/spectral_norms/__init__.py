@@ -185,8 +185,8 @@ def _certified(found: dict[str, Any], radius: str = "36/255") -> str:
     shares = [f"{row['arm']} {row['accuracy'][radius]:.1%}" for row in found["rows"]]
     verdict = next(row["verdict"] for row in found["verdicts"] if (row["arm"], row["radius"]) == ("SR", radius))
     return (
-        f"of {found['data']}, networks of 1-Lipschitz layers certify at {radius} {listed(shares)} (SR against orthogonal: "
-        f"{verdict})"
+        f"of {found['data']}, networks of 1-Lipschitz layers certify at {radius} {listed(shares)} (SR against "
+        f"orthogonal: {verdict})"
     )
 
 

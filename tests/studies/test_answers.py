@@ -444,8 +444,8 @@ RESULTS = {
         "None of 10 random maps has a norm outside its bracket, whose upper end is at most 1.0e-03 too large; the "
         "automatic choice takes 1.1 times as long as the fastest; with zero padding its bound is 1.010 times the norm "
         "in the median of 7 layers, the tightest published one (theirs) 3.010 times, in 0.60 of the time; of "
-        "digits, networks of 1-Lipschitz layers certify at 36/255 SR 90.0% and orthogonal 80.0% (SR against orthogonal: "
-        "undecided); "
+        "digits, networks of 1-Lipschitz layers certify at 36/255 SR 90.0% and orthogonal 80.0% (SR against "
+        "orthogonal: undecided); "
         f"fashion-mnist was left out; {ABOUT}",
     ),
     "speech_pretraining": (
