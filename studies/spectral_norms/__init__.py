@@ -7,7 +7,9 @@ Random maps of every kind (dense, convolutions of every padding, Fourier layers;
 are held against the largest singular value of their dense matrix in float64: one outside its bracket ends the run with
 an error after the results are written. Then estimators side by side: error against time, how often each falls below the
 truth, Gram iteration where it is slowest, bounds for zero padding over resolutions, and the automatic choice against
-the best method in hindsight. Everything runs on one thread.
+the best method in hindsight. Bounds of other papers are computed for the same convolutions, Gaussian and trained ones.
+Small 1-Lipschitz classifiers with rescaled and with orthogonal layers are compared by certified accuracy. Everything
+runs on one thread.
 """
 
 from __future__ import annotations
@@ -25,12 +27,16 @@ from sciops.lipschitz import kernel_gram_bound, power_iteration, spectral_norm
 from sciops.lipschitz.norms.convolution import bridge_factor
 from sciops.lipschitz.norms.symbols import torus_norm
 from sciops.plotting import LINES, series
-from studies.kit.answers import extent, met, sentence
+from studies.kit.answers import extent, listed, met, sentence
 from studies.kit.figures import panels, ticks
 from studies.kit.study import finished, opened
 from studies.kit.tables import grouped, print_table
 from studies.kit.timing import print_targets, target, threads
 from studies.spectral_norms.cases import check_cases
+from studies.spectral_norms.comparison import PADDINGS, broken, compare, layers, summary
+from studies.spectral_norms.comparison_report import draw_comparison, print_comparison
+from studies.spectral_norms.kernels import KINDS
+from studies.spectral_norms.networks import compare_networks, draw_networks, print_networks
 from studies.spectral_norms.speed import automatic_choice, error_against_time, orthogonal_steps, shares_below
 
 
@@ -63,6 +69,17 @@ class Config:
     ladder: tuple[int, ...] = (4, 6, 8, 12, 16, 24, 32)  # points per axis for the bounds of zero padding
     ladder_channels: int = 8  # channels in and out of its kernel
     ladder_kernel: int = 3  # points of it per axis
+    channels: tuple[int, ...] = (1, 4, 16, 64)  # in and out of the convolutions for which published bounds are compared
+    kernels: tuple[int, ...] = (3, 5)  # points of them per axis
+    sizes: tuple[int, ...] = (8, 16, 32, 64)  # points per axis of their inputs
+    kinds: tuple[str, ...] = KINDS  # of kernels: Gaussian, or trained on digits
+    products: float = 1e7  # multiplications of a convolution, up to which it is compared
+    layer_rounds: int = 3  # in which its estimates take turns; one where a round takes long
+    images: tuple[str, ...] = ("digits",)  # on which 1-Lipschitz classifiers are compared: digits, fashion-mnist
+    network_seeds: int = 5  # trainings of each
+    width: int = 64  # values of a hidden layer
+    depth: int = 3  # hidden layers
+    epochs: int = 20  # passes over the training images
     seed: int = 0  # of all that is random
     output: Path = Path("runs/spectral_norms")  # folder for results.json and the figures
 
@@ -75,6 +92,8 @@ PRESETS = {
         rounds=15,
         shares=20_000,
         ladder=(4, 6, 8, 12, 16, 24, 32, 48, 64),
+        products=2e8,
+        images=("digits", "fashion-mnist"),
     ),
 }
 
@@ -109,6 +128,24 @@ def run(config: Config) -> dict[str, Any]:
             ),
             "ladder": ladder(config),
         }
+        shapes = layers(config.channels, config.kernels, config.sizes, config.products)
+        measured = compare(
+            tqdm(shapes, desc="published bounds", disable=None, leave=False),
+            config.kinds,
+            config.layer_rounds,
+            config.seed,
+        )
+        results["comparison"] = {"summary": summary(measured), "layers": measured}
+        size = {"width": config.width, "depth": config.depth, "epochs": config.epochs}
+        results["networks"] = [
+            compare_networks(
+                name,
+                config.network_seeds,
+                **size,
+                progress=lambda runs: tqdm(runs, desc="1-Lipschitz classifiers", disable=None, leave=False),
+            )
+            for name in config.images
+        ]
     results["targets"] = _targets(results)
     return finished(folder, results, _draw, _print, config, answer=answer, wrong=_outside(results))
 
@@ -121,7 +158,35 @@ def answer(results: dict[str, Any]) -> str:
         f"{outside or 'none'} of {sum(row['cases'] for row in cases)} random maps {'have' if outside > 1 else 'has'} a "
         f"norm outside its bracket, whose upper end is at most {worst:.1e} too large",
         f"the automatic choice takes {extent(row['ratio'] for row in results['choice'])} times as long as the fastest",
+        *(_beside(results["comparison"]["summary"], padding) for padding in PADDINGS),
+        *map(_certified, results["networks"]),
         met(results["targets"]),
+    )
+
+
+def _beside(rows: list[dict[str, Any]], padding: str) -> str:
+    """How `spectral_norm` and the tightest published bound compare to the norm."""
+    rows = [row for row in rows if row["padding"] == padding and row["bound"]]
+    peers = sorted((row for row in rows if not row["ours"]), key=lambda row: (round(row["median"], 4), row["time"]))
+    if not peers:
+        return ""
+    best, name = peers[0], "zero" if padding == "zeros" else padding
+    return (
+        f"with {name} padding its bound is {rows[0]['median']:.3f} times the norm in the median of {best['cases']} "
+        f"layers, the tightest published one ({best['method']}) {best['median']:.3f} times, in {best['time']:.2f} of "
+        "the time"
+    )
+
+
+def _certified(found: dict[str, Any], radius: str = "36/255") -> str:
+    """Certified accuracy by the kind of layer, and what follows for rescaled against orthogonal ones."""
+    if "left_out" in found:
+        return f"{found['data']} was left out"
+    shares = [f"{row['arm']} {row['accuracy'][radius]:.1%}" for row in found["rows"]]
+    verdict = next(row["verdict"] for row in found["verdicts"] if (row["arm"], row["radius"]) == ("SR", radius))
+    return (
+        f"of {found['data']}, networks of 1-Lipschitz layers certify at {radius} {listed(shares)} (SR against "
+        f"orthogonal: {verdict})"
     )
 
 
@@ -169,10 +234,11 @@ def _targets(results: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _outside(results: dict[str, Any]) -> str:
-    """The maps and rungs outside their brackets, or nothing."""
+    """The maps, rungs and bounds of layers outside their brackets, or nothing."""
     off = [f"{row['violations']} of {row['kind']}" for row in results["cases"] if row["violations"]]
     for row in results["ladder"]:
         off += [f"{name} at n = {row['n']}" for name, value in _bounds(row).items() if value < row["power iteration"]]
+    off += broken(results["comparison"]["layers"])
     return "outside the bracket: " + "; ".join(off) if off else ""
 
 
@@ -200,12 +266,16 @@ def _print(results: dict[str, Any], config: Config) -> None:
         "auto=1e3*auto:.3f; gram=1e3*gram:.3f; eigvalsh=1e3*eigvalsh:.3f; svdvals=1e3*svdvals:.3f; torch=1e3*torch:.3f"
     )
     print_table(results["choice"], "=problem", times, "best; ratio:.2f; over svdvals=over_svdvals:.2f", title=title)
+    print_comparison(results["comparison"])
+    print_networks(results["networks"])
     print_targets(results["targets"])
 
 
 def _draw(results: dict[str, Any], config: Config, folder: Path) -> None:
     _draw_speed(results, folder / "error_against_time.png")
     _draw_ladder(results, config, folder / "zero_padding.png")
+    draw_comparison(results["comparison"], folder / "published_bounds.png")
+    draw_networks(results["networks"], folder / "certified_accuracy.png")
 
 
 def _draw_speed(results: dict[str, Any], path: Path) -> None:

@@ -448,9 +448,42 @@ RESULTS = {
         "Losses for recall against the likelihood, each with its best temperature: words, 0.7: focal.",
     ),
     "spectral_norms": (
-        {"cases": [{"cases": 10, "violations": 0, "worst": 1e-3}], "choice": [{"ratio": 1.1}], "targets": MET},
+        {
+            "cases": [{"cases": 10, "violations": 0, "worst": 1e-3}],
+            "choice": [{"ratio": 1.1}],
+            "targets": MET,
+            "comparison": {
+                "summary": [
+                    {
+                        "padding": "zeros",
+                        "method": name,
+                        "ours": not number,
+                        "bound": bound,
+                        "median": 1.01 + number,
+                        "time": 1 - 0.2 * number,
+                        "cases": 7,
+                    }
+                    for number, (name, bound) in enumerate({"ours": True, "an estimate": False, "theirs": True}.items())
+                ]
+            },
+            "networks": [
+                {
+                    "data": "digits",
+                    "rows": [
+                        {"arm": "SR", "accuracy": {"36/255": 0.9}},
+                        {"arm": "orthogonal", "accuracy": {"36/255": 0.8}},
+                    ],
+                    "verdicts": [{"arm": "SR", "radius": "36/255", "verdict": "undecided"}],
+                },
+                {"data": "fashion-mnist", "left_out": "it is not here"},
+            ],
+        },
         "None of 10 random maps has a norm outside its bracket, whose upper end is at most 1.0e-03 too large; the "
-        f"automatic choice takes 1.1 times as long as the fastest; {ABOUT}",
+        "automatic choice takes 1.1 times as long as the fastest; with zero padding its bound is 1.010 times the norm "
+        "in the median of 7 layers, the tightest published one (theirs) 3.010 times, in 0.60 of the time; of "
+        "digits, networks of 1-Lipschitz layers certify at 36/255 SR 90.0% and orthogonal 80.0% (SR against "
+        "orthogonal: undecided); "
+        f"fashion-mnist was left out; {ABOUT}",
     ),
     "speech_pretraining": (
         {

@@ -19,6 +19,15 @@ CONFIG = study.Config(
     shares=40,
     ladder=(2, 5),
     ladder_channels=2,
+    channels=(2,),
+    kernels=(3,),
+    sizes=(6,),
+    kinds=("Gaussian",),
+    layer_rounds=1,
+    network_seeds=2,
+    width=16,
+    depth=2,
+    epochs=1,
 )
 
 
@@ -40,11 +49,12 @@ def test_a_small_run(config, tmp_path, capsys):
     )
     assert all(row["above"] == pytest.approx(row["theory"], abs=1e-9) for row in results["orthogonal"])
     assert results["ladder"][0]["bridge from the torus n"] is None  # two points cannot hold a 3×3 symbol
-    for name in ("error_against_time.png", "zero_padding.png"):
+    for name in ("error_against_time.png", "zero_padding.png", "published_bounds.png", "certified_accuracy.png"):
         assert (tmp_path / "figures" / name).stat().st_size > 10_000
     assert "delattre2023" in (tmp_path / "citations.bib").read_text()
     out = capsys.readouterr().out
     assert "Fourier layer" in out and "automatic over best" in out
+    assert "Singla & Feizi 2021" in out and "zero padding, 1 layers" in out
 
 
 def test_a_bracket_that_misses_is_counted_and_ends_the_run(config, monkeypatch):
@@ -57,10 +67,10 @@ def test_a_bracket_that_misses_is_counted_and_ends_the_run(config, monkeypatch):
     monkeypatch.setattr(cases, "dense_norm", eager)
     rows = {row["kind"]: row["violations"] for row in cases.check_cases(60, 0)}
     assert rows["dense, rank 1"] and not rows["convolution, zeros"]
-    for name in ("_draw_speed", "_draw_ladder", "_print"):
+    for name in ("_draw_speed", "_draw_ladder", "draw_comparison", "draw_networks", "_print", "answer"):
         monkeypatch.setattr(study, name, lambda *_: None)
     with pytest.raises(RuntimeError, match=r"outside the bracket: \d+ of dense"):
-        study.run(replace(config, problems=(), choices=(), ladder=(5,)))
+        study.run(replace(config, problems=(), choices=(), ladder=(5,), sizes=(), images=()))
 
 
 def test_plain_float32_and_power_iteration_fall_below_where_brackets_do_not():
