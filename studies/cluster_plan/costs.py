@@ -148,7 +148,33 @@ def step(n: int, network: dict[str, int], batch: int) -> Callable[[], Any]:
     return _step(n, network, batch)
 
 
-def _step(n: int, network: dict[str, int], batch: int) -> Callable[[], Any]:
+def solving(n: int, modes: int, seed: int, *, first: int, count: int) -> Callable[[], Any]:
+    """A call that makes `count` Darcy samples from the number `first` on, one after the other."""
+    config = _law(n, modes, seed)
+
+    def call() -> None:
+        for i in range(first, first + count):
+            darcy.make(config, [(i, i + 1)])
+
+    return call
+
+
+def averaging_step(n: int, network: dict[str, int], batch: int, world: int) -> Callable[[], Any]:
+    """A training step of which the gradients are averaged over `world` processes, as one message."""
+
+    def average(model: torch.nn.Module) -> None:
+        grads = [torch.view_as_real(p.grad) if p.grad.is_complex() else p.grad for p in model.parameters()]
+        whole = torch.cat([grad.reshape(-1) for grad in grads])
+        torch.distributed.all_reduce(whole)
+        for grad, mean in zip(grads, whole.div_(world).split([grad.numel() for grad in grads])):
+            grad.copy_(mean.view(grad.shape))
+
+    return _step(n, network, batch, average if world > 1 else None)
+
+
+def _step(
+    n: int, network: dict[str, int], batch: int, average: Callable[[torch.nn.Module], None] | None = None
+) -> Callable[[], Any]:
     model, x, y = _problem(n, network, batch)
     optimizer = torch.optim.Adam(model.parameters())
 
@@ -156,6 +182,8 @@ def _step(n: int, network: dict[str, int], batch: int) -> Callable[[], Any]:
         optimizer.zero_grad()
         loss = (model(x) - y).square().mean()
         loss.backward()
+        if average is not None:
+            average(model)
         optimizer.step()
         return float(loss.detach())
 
