@@ -59,7 +59,8 @@ def show(results: dict[str, Any]) -> None:
     )
     print_table(
         plan["laws"],
-        "value = fixed + c n²=name; fixed:.3g; c=per_node:.3g; checked on=largest; law=predicted:.4g; measured:.4g",
+        ("fixed + c n² nodes", lambda row: row["name"]),
+        "fixed:.3g; c=per_node:.3g; checked on=largest; law=predicted:.4g; measured:.4g",
         "error:+.1%",
         title="laws, fitted on all grids but the largest",
     )
