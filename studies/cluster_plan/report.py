@@ -87,15 +87,15 @@ def show(results: dict[str, Any]) -> None:
         plan["generation"],
         "samples a part=chunk; parts:,; part MB=1e-6*part_bytes:.0f; nodes; workers; TB=1e-12*bytes:.2f",
         "core-hours=core_hours:.1f; solving h=hours.solving:.3f; scheduler h=hours.scheduler:.3f",
-        "writing h=hours.writing:.3f; slowest; Zarr h=zarr_hours:.2f; HDF5 h=hdf5_hours:.2f",
+        "writing h=hours.writing:.3f; slowest; Zarr h=zarr_hours:.3f; HDF5 h=hdf5_hours:.3f",
         title=f"{plan['samples']:,} samples at {plan['grid']}², float32",
     )
     print_table(
         [{"chunk": chunk} | row for chunk, rows in plan["limits"].items() for row in rows],
         "samples a part=chunk; limit",
-        ("workers", lambda row: "any" if row["workers"] == 0 else f"{row['workers']:,.0f}"),
+        ("from workers on", lambda row: _count(row["workers"])),
         "why",
-        title="what breaks first: workers from which on each is the slowest",
+        title="what breaks first: the number of workers from which on each costs more than the solves",
     )
     for workers, chunk in plan["least_chunk"].items():
         said = f"parts of {chunk} samples or more" if chunk else "no part size: take --shard, or threads in each worker"
@@ -106,6 +106,10 @@ def show(results: dict[str, Any]) -> None:
         "slowest; processes that fill the file system=most_processes:,.0f",
         title=f"one epoch of 1 TB, {plan['step_seconds']:.1f} s a step at {plan['grid']}² by the law, a core a process",
     )
+
+
+def _count(workers: float) -> str:
+    return "any" if workers == 0 else "none" if np.isinf(workers) else f"{workers:,.0f}"
 
 
 def _show_runs(runs: list[dict[str, Any]]) -> None:

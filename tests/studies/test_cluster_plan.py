@@ -76,9 +76,7 @@ def test_the_least_chunk_takes_half_of_the_scheduler():
 
 
 def test_an_epoch_reads_every_byte_once():
-    found = planning.training(
-        MACHINE, step_seconds=2.0, batch=4, sample_bytes=1e6, data_bytes=1e12, processes=128
-    )
+    found = planning.training(MACHINE, step_seconds=2.0, batch=4, sample_bytes=1e6, data_bytes=1e12, processes=128)
     assert found["samples"] == 10**6 and found["steps"] == -(-(10**6) // 512)
     assert found["rate"] * found["hours"] * 3600 == pytest.approx(1e12, rel=1e-3)
     assert found["slowest"] == "steps" and found["most_processes"] == pytest.approx(20e9 / 2e6)
