@@ -1,4 +1,4 @@
-"""The plan of a large generation and of a training on its files, from measured costs: hours, bytes, what breaks first."""
+"""The plan of a large generation and of a training on its files, from measured costs."""
 
 from __future__ import annotations
 

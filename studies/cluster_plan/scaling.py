@@ -19,7 +19,7 @@ from studies.cluster_plan.costs import averaging_step, solving
 
 
 def main(options: dict[str, Any]) -> list[dict[str, Any]]:
-    """Rows {"work", "scaling", "processes", "seconds", "clock"}: the processor and clock seconds of the slowest process.
+    """Rows {"work", "scaling", "processes", "seconds", "clock"}: seconds of the slowest process.
 
     n, samples, modes, seed : Darcy samples on n × n nodes, that all processes (strong) or each (weak) make
     steps, train_n, network, batch : steps of an FNO, with that batch over all processes (strong) or on each (weak),
