@@ -178,13 +178,12 @@ def plan(config: Config, measured: dict[str, Any]) -> dict[str, Any]:
     simulated = measured["simulated"]
     each = simulated["idle"] / config.workers
     runs = simulated["runs"]
-    beats = sum(each * run["workers"] * run["seconds"] for run in runs)
     by_part, by_byte = assembly_law(measured["assembly"])
     found = Costs(
         sample_seconds=finest["seconds"],
         sample_bytes=stored["bytes"],
-        scheduler_part=max(sum(run["scheduler_seconds"] for run in runs) - beats, 0.0)
-        / sum(run["parts"] for run in runs),
+        # an upper bound: what the workers say meanwhile is in it
+        scheduler_part=min(run["scheduler_per_part"] for run in runs),
         scheduler_worker=each,
         assembly_part=by_part,
         assembly_byte=by_byte,

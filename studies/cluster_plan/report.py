@@ -21,14 +21,14 @@ def answer(results: dict[str, Any]) -> str:
     deaths = sum(len(run["deaths"]) for run in runs)
     first = next(iter(plan["limits"].values()))[0]
     chunk = next(iter(plan["limits"]))
-    busy = max(run["busy_share"] for run in runs)
+    rate = 1 / plan["costs"]["scheduler_part"]
     return sentence(
         f"{plan['samples']:,} samples at {plan['grid']}² take {widest['core_hours']:.1f} core-hours and "
         f"{widest['bytes'] / 1e12:.2f} TB; the slowest stage on {widest['nodes']} nodes is {widest['slowest']}",
         f"with parts of {chunk} samples the first to break is {first['limit']}",
         f"{runs[0]['workers']} simulated workers, of which {deaths} died, made all {sum(r['parts'] for r in runs):,} "
-        f"parts of {len(runs)} generations, equal to those of one process, and were busy for up to {busy:.0%} of the "
-        "time",
+        f"parts of {len(runs)} generations, equal to those of one process",
+        f"one core of a scheduler serves at least {rate:.0f} parts a second",
     )
 
 
