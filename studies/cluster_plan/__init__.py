@@ -4,11 +4,11 @@
     python -m studies.cluster_plan --preset quick --nodes 2 8 --cores 128 --shared-rate 50e9
 
 Measures processor seconds, stored bytes and peak memory of Darcy samples and FNO steps by grid; fits
-fixed + per_node·n² to all grids but the largest, and says how far the law is off there. Then 200 simulated workers make parts under a real
-dask scheduler while some die and some are slow: every part has to be there, and the assembled file has to be that of
-one process, or the run ends with an error. Last, the plan for many nodes, from these numbers and from rates of the
-cluster, which are options. Where other work shares the machine, clock times say little; processor seconds are printed
-beside them.
+fixed + per_node·n² to all grids but the largest, and says how far the law is off there. Then simulated workers make
+parts under a real dask scheduler while some die and some are slow: every part has to be there, and the assembled file
+has to be that of one process, or the run ends with an error. Last, the plan for many nodes, from these numbers and from
+rates of the cluster, which are options. Where other work shares the machine, clock times say little; processor seconds
+are printed beside them.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def answer(results: dict[str, Any]) -> str:
         f"with parts of {chunk} samples the first to break is {first['limit']}",
         f"{runs[0]['workers']} simulated workers, of which {deaths} died, made all {sum(r['parts'] for r in runs):,} "
         f"parts of {len(runs)} generations, equal to those of one process",
-        f"one core of a scheduler serves at least {rate:.0f} parts a second",
+        f"by its processor time, a scheduler with a core of its own serves {rate:.0f} parts a second",
     )
 
 
@@ -159,7 +159,7 @@ def draw(results: dict[str, Any], path: Path) -> None:
         cost.set(xscale="log", yscale="log", xlabel="nodes per axis (circled: not fitted)", ylabel="processor ms")
         cost.set_xticks(ticks := sorted({row["n"] for row in results["samples"]}), [str(n) for n in ticks])
         cost.set_xticks([], minor=True)
-        cost.legend(loc="best", fontsize="x-small")
+        cost.legend(loc="center right", fontsize="x-small")
         runs = results["simulated"]["runs"]
         for run, color in zip(runs, PALETTE):
             times = np.sort([when for when, _ in run["made"]])

@@ -216,8 +216,8 @@ RESULTS = {
         },
         "1,000,000 samples at 421² take 5.5 core-hours and 1.40 TB; the slowest stage on 16 nodes is writing; with "
         "parts of 11 samples the first to break is assembly of HDF5; 200 simulated workers, of which 12 died, made all "
-        "2,000 parts of 2 generations, equal to those of one process; one core of a scheduler serves at least 250 parts "
-        "a second.",
+        "2,000 parts of 2 generations, equal to those of one process; by its processor time, a scheduler "
+        "with a core of its own serves 250 parts a second.",
     ),
     "lipschitz_fuzz": (
         {
