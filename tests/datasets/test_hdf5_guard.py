@@ -244,3 +244,20 @@ def test_a_list_of_dimensions_of_absurd_length_is_refused(tmp_path, axis):
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"attaches dimensions to an array that the HDF5 library cannot list|SIG"):
         open_dataset(path)
+
+
+def test_more_than_1024_open_files_stop_no_check(guard, tmp_path):
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if before[1] not in (-1, resource.RLIM_INFINITY) and before[1] < 1200:
+        pytest.skip("this system allows no more than 1200 open files")
+    sound, files = write_sample("pdebench-1d", tmp_path / "a.h5"), []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(before[0], 1200), before[1]))
+    try:
+        files = [open(os.devnull) for _ in range(1100)]
+        guard.check(sound)
+        assert guard.process.stdout.fileno() > 1024
+    finally:
+        for file in files:
+            file.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)

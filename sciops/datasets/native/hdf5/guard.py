@@ -13,7 +13,7 @@ import atexit
 import functools
 import json
 import os
-import select
+import selectors
 import signal
 import subprocess
 import sys
@@ -150,7 +150,9 @@ class Guard:
             except OSError:
                 self.close()
                 continue
-            ready, _, _ = select.select([process.stdout], [], [], _PATIENCE + 2 * budget.seconds)
+            with selectors.DefaultSelector() as answer:  # select.select knows 1024 descriptors alone
+                answer.register(process.stdout, selectors.EVENT_READ)
+                ready = answer.select(_PATIENCE + 2 * budget.seconds)
             if ready and process.stdout.readline() == ".\n":
                 return None
             status = process.wait() if ready else _SILENT
