@@ -98,6 +98,8 @@ def _models() -> dict[str, Subject]:
         "operator": fields("operator", **small, mixer_options={"modes": (3, 3)}, local=True),
         "fno": fields("fno", **small, modes=(3, 3)),
         "mano": fields("mano", **small, heads=2, window=2),
+        "smooth_mano": fields("smooth_mano", **small, heads=2, window=2, attention_from=1),
+        "linear_pyramid": fields("linear_pyramid", **small, window=2),
         "hybrid": fields("hybrid", width=8, depth=2, modes=(3, 3), window=2, heads=2),
         "corrector": replace(
             fields("corrector", _positive, ((9, 9), (11, 9), (13, 13)), **small, modes=(3, 3), grid=Grid((9, 9))),
