@@ -14,6 +14,7 @@ probabilities? Does it beat the others by the energy score and the Wasserstein d
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,7 +29,6 @@ from studies.conditional_quantization.arms import (
     OURS,
     build,
     has_weights,
-    seconds_of,
     step_seconds,
     width_of,
 )
@@ -40,6 +40,7 @@ from studies.kit.cells import kept
 from studies.kit.choices import require_installed, require_known
 from studies.kit.pool import pool
 from studies.kit.study import finished, opened
+from studies.kit.timing import interleaved
 
 _PLAIN = ("quantized", "ensemble", "flow", "one point")  # arms of cases whose exact law is not known
 
@@ -130,7 +131,8 @@ def _plan(case: str, config: Config, cells: Path) -> list[Spec]:
         one = case_of(*data)
         widths = {arm: width_of(one, arm, config.width) for arm in arms}
         ours = build(one, OURS, 0, widths[OURS])
-        refit = min(seconds_of(lambda: refitted(ours, one, 0, config.steps)) for _ in range(3))
+        again = {OURS: lambda: refitted(ours, one, 0, config.steps)}
+        refit = min(interleaved(again, rounds=3, warmup=0, clock=time.process_time)[OURS])
         return {"widths": widths, "seconds": step_seconds(one, widths), "refit": refit}
 
     found = kept(cells, f"{case}-steps", made_by, measure)

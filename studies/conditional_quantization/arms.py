@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -14,6 +13,7 @@ from torch import nn
 
 from sciops.models import build_model
 from studies.conditional_quantization.cases import Case
+from studies.kit.timing import interleaved
 
 OURS = "quantized"
 
@@ -81,13 +81,6 @@ def width_of(case: Case, arm: str, reference: int) -> int:
         return min((least, max(2, least - 1)), key=lambda width: abs(size(width) - wanted))
 
 
-def seconds_of(call: Callable[[], Any]) -> float:
-    """Processor seconds of a call."""
-    began = time.process_time()
-    call()
-    return time.process_time() - began
-
-
 def step_seconds(case: Case, arms: dict[str, int]) -> dict[str, float]:
     """Processor seconds of a training step of each arm with its width: the least of a few, in turns.
 
@@ -104,5 +97,6 @@ def step_seconds(case: Case, arms: dict[str, int]) -> dict[str, float]:
         training_losses(models[arm], rows["x"], rows["y"], case.grid, done=0.5).mean().backward()
         optimizers[arm].step()
 
-    rounds = [{arm: seconds_of(partial(step, arm)) for arm in arms} for _ in range(_ROUNDS)]
-    return {arm: min(found[arm] for found in rounds) for arm in arms}
+    calls = {arm: partial(step, arm) for arm in arms}
+    seconds = interleaved(calls, rounds=_ROUNDS, warmup=0, clock=time.process_time)
+    return {arm: min(found) for arm, found in seconds.items()}
