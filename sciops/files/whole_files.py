@@ -53,14 +53,14 @@ def replacing(
         _give_mode(temporary, mode)
         synchronize(temporary)
         os.replace(temporary, path)
+        if last:
+            synchronize(path.parent)
     except OSError as error:
         if is_disk_full(error) or error.errno == errno.EFBIG or _is_about(error, temporary, path):
             raise refusal(error, path) from None
         raise  # of another file, such as one that was read meanwhile
     finally:
         temporary.unlink(missing_ok=True)
-    if last:
-        synchronize(path.parent)
 
 
 def _is_about(error: OSError, temporary: Path, path: Path) -> bool:

@@ -15,7 +15,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -85,7 +85,6 @@ class _Run:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
-_COMMANDS = 5  # times that a simulated run is continued where the scheduler lost what was made
 _RUNS: dict[str, _Run] = {}
 
 
@@ -216,7 +215,7 @@ class Simulator:
         try:
             busy, scheduler = time.process_time(), self.scheduler_seconds()
             state.began = time.perf_counter()
-            resumed = _written(plan, functools.partial(make, name), Cluster(scheduler=self.address))
+            write_parts(plan, functools.partial(make, name), cluster=Cluster(scheduler=self.address), progress=False)
             seconds = time.perf_counter() - state.began
             busy, scheduler = time.process_time() - busy, self.scheduler_seconds() - scheduler
             assembly, clock = time.process_time(), time.perf_counter()
@@ -236,7 +235,6 @@ class Simulator:
             "deaths": state.deaths,
             "attempts": sum(state.attempts.values()),
             "most_attempts": max(state.attempts.values()),
-            "resumed": resumed,
             "made_twice": len(state.made) - len({index for _, index in state.made}),
             "asked_rate": self.workers / float(state.durations.mean()),
             "rate": sustained(sorted(when for when, _ in state.made)),
@@ -248,18 +246,6 @@ class Simulator:
             "assembly_clock": clock,
             "equal": equal,
         }
-
-
-def _written(plan: Plan, make: Callable[[Ranges], Any], cluster: Cluster) -> int:
-    """Has the parts made; how often the command had to be given again, as it asks for where results are lost."""
-    for resumed in range(_COMMANDS):
-        try:
-            write_parts(plan, make, cluster=cluster, progress=False)
-            return resumed
-        except OSError as error:
-            if "the same command resumes" not in str(error):
-                raise
-    raise RuntimeError(f"{plan.output}: {_COMMANDS} commands did not make all parts")
 
 
 def sustained(times: list[float]) -> float:

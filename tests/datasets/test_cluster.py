@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 import time
+import types
 from dataclasses import replace
 from pathlib import Path
 
@@ -267,6 +268,33 @@ def test_a_scheduler_without_workers_is_one_line(tmp_path: Path, monkeypatch) ->
         with pytest.raises(OSError, match="has no workers after .*dask worker tcp://"):
             there = Cluster(scheduler=empty.scheduler_address, insecure=True)
             generate(plan_in(tmp_path), nothing, cluster=there, progress=False)
+
+
+class LosingClient:
+    """Loses the result of the first part once, as a scheduler does whose worker died after it made a part."""
+
+    status = "running"
+
+    def __init__(self, then: str) -> None:
+        self.then, self.keys = then, []
+
+    def submit(self, function, task, index, *, key, **options):
+        self.keys.append(key)
+        status = "lost" if index == 0 and len(self.keys) <= 2 else "finished"
+        if status == "lost":
+            self.status = self.then
+        future = types.SimpleNamespace(key=key, status=status)
+        future.add_done_callback = lambda done: done(future)
+        return future
+
+
+def test_a_part_whose_result_is_lost_with_its_worker_is_asked_for_again(tmp_path: Path) -> None:
+    plan = plan_in(tmp_path)
+    client = LosingClient("running")
+    assert sorted(on_cluster._results(client, Cluster(workers=2), plan, print, range(2))) == [0, 1]
+    assert len(set(client.keys)) == 3
+    with pytest.raises(OSError, match="connection to the local cluster was lost"):
+        list(on_cluster._results(LosingClient("connecting"), Cluster(workers=2), plan, print, range(2)))
 
 
 def test_a_scheduler_that_goes_away_is_one_line(tmp_path: Path, log: Path, reference: str) -> None:

@@ -120,6 +120,19 @@ def test_a_disk_that_is_full_after_the_plan_has_its_name_leaves_no_hidden_file(t
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("sciops.files.whole_files.synchronize", full)
-    with pytest.raises(OSError, match=re.escape(os.strerror(errno.ENOSPC))):
+    with pytest.raises(OSError, match="no space left on the device for .*plan.json"):
         parts.claim(plan)
     assert list(plan.parts.iterdir()) == []
+
+
+def test_a_folder_that_is_removed_before_its_name_is_safe_is_one_line(tmp_path: Path, monkeypatch) -> None:
+    plan, replace = plan_in(tmp_path / "new"), os.replace
+
+    def and_gone(source, target):
+        replace(source, target)
+        if Path(target) == plan.part(0):  # between the rename and the synchronization of its folder
+            os.rename(plan.parts, tmp_path / "elsewhere")
+
+    monkeypatch.setattr(os, "replace", and_gone)
+    with pytest.raises(FileNotFoundError, match=re.escape(f"{plan.part(0)} cannot be written")):
+        run(plan)

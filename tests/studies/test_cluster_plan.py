@@ -106,25 +106,6 @@ def test_workers_that_die_lose_no_part(tmp_path):
     assert found["most_attempts"] >= 2 and not list(tmp_path.glob("*.parts"))
 
 
-def test_a_run_is_continued_where_the_scheduler_lost_what_was_made(tmp_path, monkeypatch):
-    plan, said = workers.plan_of(workers.Case(2, 3, 0.0, 0.1, 0.0, 0.0, 1.0, 0.1), tmp_path / "a.h5"), []
-
-    def lost(*_, **__):
-        said.append("lost")
-        if len(said) < 3:
-            raise OSError("the connection was lost; the same command resumes with the missing parts")
-
-    monkeypatch.setattr(workers, "write_parts", lost)
-    assert workers._written(plan, None, None) == 2
-
-    def full(*_, **__):
-        raise OSError("no space left")
-
-    monkeypatch.setattr(workers, "write_parts", full)
-    with pytest.raises(OSError, match="no space left"):
-        workers._written(plan, None, None)
-
-
 def test_saved_bytes_grow_with_the_batch_and_hold_the_activations():
     network = {"width": 4, "depth": 2, "modes": 3}
     parameters, one = costs.saved_bytes(12, network, 1)

@@ -45,7 +45,8 @@ def make_on(cluster: Cluster, plan: Plan, make: Make, indices: Sequence[int]) ->
 
     make : as in `sciops.datasets.generation.writer.generate`, of a module that the workers can import
 
-    A part whose worker is lost is given to another; one that is there and sound is not made again. Leaving early, by
+    A part whose worker is lost is given to another, also when it died after making it; one that is there and sound is
+    not made again. Leaving early, by
     an error or Ctrl-C, keeps the parts that are there.
 
     Raises ImportError without dask; OSError when the scheduler does not answer, has no workers, is lost, or a worker
@@ -112,6 +113,9 @@ def _results(client: Any, cluster: Cluster, plan: Plan, make: Make, indices: Seq
         if future.status == "finished":
             del pending[index]
             yield index
+            continue
+        if future.status == "lost" and client.status == "running":  # made, and its worker died before it was asked for
+            submit(index, attempt)
             continue
         if future.status in ("cancelled", "lost"):
             raise lost(cluster)
