@@ -88,6 +88,7 @@ def _padded(x: Tensor, multiple: int) -> Tensor:
 
 ARMS: dict[str, Callable[[int], nn.Module]] = {
     **{f"multipole w={w}": lambda c, w=w: MultipoleAttention(c, heads=HEADS, window=w) for w in (2, 4, 8)},
+    **{f"finest level w={w}": lambda c, w=w: MultipoleAttention(c, heads=HEADS, window=w, levels=1) for w in (2, 4, 8)},
     **{
         f"multipole w={w}, recompute": lambda c, w=w: MultipoleAttention(c, heads=HEADS, window=w, recompute=True)
         for w in (2, 4, 8)

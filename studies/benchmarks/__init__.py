@@ -2,7 +2,9 @@
 
     python -m studies.benchmarks
     python -m studies.benchmarks --preset quick --page docs/studies/benchmarks.md
+    python -m studies.benchmarks --preset gpu
 
+With the preset gpu, on a CUDA device, equality with the CPU is checked first, and the measurements carry no target.
 Each study is a process of its own, whose output goes to log.txt in its folder. One that finished with the same
 configuration is not run again (``--fresh`` runs all). Writes results.json, a figure, and with ``--page`` the page of
 the docs. A study that fails, for instance because a result is not equal to its reference, lets the others run and then
@@ -40,6 +42,7 @@ from studies.kit.study import finished, opened
 from studies.kit.timing import print_targets
 
 STUDIES = ("mixer_speed", "attention_cost", "solver_speed", "generation_speed", "analysis_speed", "accuracy_for_time")
+ON_A_DEVICE = ("device_equality", "mixer_speed", "attention_cost", "solver_speed")  # equality with the CPU first
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,11 @@ class Config:
     output: Path = Path("runs/benchmarks")  # folder for results.json, the figure, and a folder a study
 
 
-PRESETS = {"quick": Config(), "full": Config(study_preset="full")}
+PRESETS = {
+    "quick": Config(),
+    "full": Config(study_preset="full"),
+    "gpu": Config(studies=ON_A_DEVICE, study_preset="gpu", limit=150.0, output=Path("runs/benchmarks_gpu")),
+}
 
 
 def run(config: Config) -> dict[str, Any]:

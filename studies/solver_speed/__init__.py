@@ -41,6 +41,7 @@ class Config:
     slow_peers_to: int = 421  # largest size at which spsolve takes part in the growth
     cold: bool = False  # only the first solve of a machine and of a process, which compiles the solver (ten seconds)
     device: str = "cpu"  # cuda: the torch form is timed on the device as well, in large batches
+    only_device: bool = False  # leaves out what runs on the CPU alone
     device_sizes: tuple[int, ...] = (85, 211, 421)  # nodes per axis on the device
     device_samples: int = 64  # fields per batch on the device
     tol: float = 1e-8  # true relative residual for everyone
@@ -52,6 +53,7 @@ PRESETS = {
     "quick": Config(),
     "full": Config(samples=16, repeats=7, hard_sizes=(64, 85, 211, 421, 1025), hard_samples=8, slow_peers_to=1025),
     "cold": Config(cold=True, output=Path("runs/solver_speed_cold")),
+    "gpu": Config(device="cuda", only_device=True, output=Path("runs/solver_speed_gpu")),
 }
 
 TARGETS = {
@@ -69,6 +71,8 @@ def run(config: Config) -> dict[str, Any]:
     """Measures, checks, prints, and writes results.json and figures/solver_speed.png; returns the results."""
     if config.cold:
         return _run_cold(config)
+    if config.only_device:
+        return _run_on_device(config)
     require_installed({"pyamg": "pyamg", "numba": '"sciops[fast]"'})
     folder = opened(config, seeds=[config.seed])
     with threads(1):
@@ -107,6 +111,31 @@ def _run_cold(config: Config) -> dict[str, Any]:
     results = {"cold": found, "targets": rows}
     folder.write_results(results)
     show(found)
+    print_targets(rows)
+    print(f"\nresults.json in {folder.path}")
+    return results
+
+
+def _run_on_device(config: Config) -> dict[str, Any]:
+    """Measures the torch form on the device alone, prints and writes results.json."""
+    import torch
+
+    if config.device == "cpu":
+        raise ValueError("--only-device with --device cpu: expected a device such as cuda")
+    require_installed({"numba": '"sciops[fast]"'})
+    folder = opened(config, seeds=[config.seed])
+    with threads(1):
+        found = on_device(config)
+    rows = [
+        target(
+            f"Darcy {row['kind']}, {row['n']}², batch {row['batch']}: one core's time over the device's",
+            row["compiled_seconds"] / row["seconds"],
+        )
+        for row in found
+    ]
+    results = {"device": found, "name": torch.cuda.get_device_name(config.device), "targets": rows}
+    folder.write_results(results)
+    _print_device(found)
     print_targets(rows)
     print(f"\nresults.json in {folder.path}")
     return results
@@ -299,11 +328,15 @@ def _print(results: dict[str, Any]) -> None:
     growth = results["growth"]
     exponents = ", ".join(f"{solver} {value:.3f}" for solver, value in growth["exponents"].items())
     if results["device"]:
-        columns = "kind; n; batch; ms/sample=1e3*seconds:.3f; its=iterations; bytes per unknown=bytes_per_unknown:.0f"
-        compiled = "compiled, one core, ms/sample=1e3*compiled_seconds:.2f"
-        print_table(results["device"], columns, compiled, title="on the device")
+        _print_device(results["device"])
     print(f"\ntime ~ unknowns^p from {growth['from']}² to {growth['to']}²: {exponents}")
     print_targets(results["targets"])
+
+
+def _print_device(rows: list[dict[str, Any]]) -> None:
+    columns = "kind; n; batch; ms/sample=1e3*seconds:.3f; its=iterations; bytes per unknown=bytes_per_unknown:.0f"
+    compiled = "compiled, one core, ms/sample=1e3*compiled_seconds:.2f"
+    print_table(rows, columns, compiled, title="on the device")
 
 
 def _draw(results: dict[str, Any], path: Path) -> None:

@@ -63,7 +63,7 @@ def test_a_small_run_leaves_its_numbers(tmp_path, monkeypatch, capsys):
     assert max(row["difference"] for row in results["equality"]) < 1e-11
     by_name = {row["what"]: row for row in results["targets"]}
     row = results["one_level"][0]
-    assert by_name["multipole over plain window, w=2, 16²"]["value"] == row["over_plain"]["median"]
+    assert by_name["multipole over its finest level alone, w=2, 16²"]["value"] == row["over_finest"]["median"]
     assert row["over_plain"]["median"] == pytest.approx(row["seconds"]["multipole"] / row["seconds"]["plain"])
     assert by_name["exponent of memory, multipole w=4, 32²…64²"]["value"] == pytest.approx(1.0)
     assert by_name["memory, scores materialised over multipole, 16²"]["met"] is False

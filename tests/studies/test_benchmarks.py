@@ -3,7 +3,7 @@
 import importlib
 import json
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 
@@ -123,6 +123,19 @@ def test_margins_are_above_one_where_targets_are_met():
             row = target("x", value, **bounds)
             assert (study.margin(row) >= 1) == row["met"]
     assert study.margin(target("x", 3.0, least=1.5)) == 2 and study.margin(target("x", 3.0, most=1.5)) == 0.5
+
+
+def test_on_a_device_equality_comes_first_and_nothing_takes_more_than_eight_minutes():
+    preset = study.PRESETS["gpu"]
+    assert preset.studies[0] == "device_equality" and preset.limit * len(preset.studies) <= 600
+    for name in preset.studies:
+        assert importlib.import_module(f"studies.{name}").PRESETS["gpu"].device == "cuda"
+
+
+@pytest.mark.gpu
+def test_the_whole_script_on_a_device(tmp_path):
+    results = study.run(replace(study.PRESETS["gpu"], output=tmp_path))
+    assert results["seconds"] < 480 and not any(record["error"] for record in results["studies"].values())
 
 
 @pytest.mark.parametrize("name", study.STUDIES)
