@@ -41,7 +41,15 @@ from studies.kit.cells import code_digest, fingerprint
 from studies.kit.study import finished, opened
 from studies.kit.timing import print_targets
 
-STUDIES = ("mixer_speed", "attention_cost", "solver_speed", "generation_speed", "analysis_speed", "accuracy_for_time")
+STUDIES = (
+    "mixer_speed",
+    "attention_cost",
+    "solver_speed",
+    "stepper_speed",
+    "generation_speed",
+    "analysis_speed",
+    "accuracy_for_time",
+)
 ON_A_DEVICE = ("device_equality", "mixer_speed", "attention_cost", "solver_speed")  # equality with the CPU first
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 numba = pytest.importorskip("numba")
-announcement = importlib.import_module("sciops.pde.darcy.compiled.announcement")
-SAID = f"compiling the Darcy solver (once; about {announcement.SECONDS} s) …\n"
+announcement = importlib.import_module("sciops.pde.announcement")
+SAID = "compiling the solver …\n"
 
 
 def functions():
@@ -21,17 +21,17 @@ def functions():
 
 def test_a_compilation_is_announced_once_and_a_loaded_function_not_at_all(capsys):
     first, second = functions()
-    with announcement.announced({first, second}):
+    with announcement.announced({first, second}, "the solver"):
         assert first(1) + second(2) == 3
     assert capsys.readouterr().err == SAID
-    with announcement.announced({first, second}):
+    with announcement.announced({first, second}, "the solver"):
         first(1)
     assert capsys.readouterr().err == ""
 
 
 def test_functions_of_others_are_not_announced(capsys):
     first, second = functions()
-    with announcement.announced({first}):
+    with announcement.announced({first}, "the solver"):
         second(2)
     assert capsys.readouterr().err == ""
 
@@ -40,7 +40,7 @@ def test_what_numba_kept_on_disk_is_not_announced(tmp_path, monkeypatch, capsys)
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
     for expected in (SAID, ""):
         kept = numba.njit(cache=True)(_kept)
-        with announcement.announced({kept}):
+        with announcement.announced({kept}, "the solver"):
             assert kept(np.float64(2.0)) == 4.0
         assert capsys.readouterr().err == expected
 

@@ -26,16 +26,16 @@ _SEEN = 90.0  # seconds after which a file of another machine is seen here: netw
 _DEATHS = 3  # times that a part is given out before it is blamed for the death of its workers, the last time alone
 _MANY = 5  # parts whose workers died again and again, after which they are tried before any other
 _disk = threading.Semaphore()
-_DECISIVE = ("sciops", "numpy", "scipy", "torch", "numba")  # what the bits of a sample may depend on
+_DECISIVE = ("sciops", "numpy", "scipy", "torch", "numba", "rocket-fft")  # what the bits of a sample may depend on
 
 
 @functools.cache
 def versions() -> Mapping[str, str]:
     """Versions of what samples and files depend on, here."""
     found = {"sciops": __version__, "python": platform.python_version()}
-    for name in ("numpy", "scipy", "torch", "numba", "h5py", "h5netcdf", "zarr", "xarray"):
+    for name in ("numpy", "scipy", "torch", "numba", "rocket-fft", "h5py", "h5netcdf", "zarr", "xarray"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            if importlib.util.find_spec(name):
+            if importlib.util.find_spec(name.replace("-", "_")):
                 found[name] = importlib.metadata.version(name)
     return MappingProxyType(found)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from sciops.grids import Grid
-from sciops.pde.evolution.convection import convective_term
+from sciops.pde.evolution.backends import Backend
+from sciops.pde.evolution.convection import ConvectiveTerm
 from sciops.pde.evolution.fourier import FourierSpace
 from sciops.pde.evolution.trajectory import Trajectory, evolve
 from sciops.pde.inputs import initial
@@ -23,6 +24,7 @@ def solve(
     dealias: bool = True,
     estimate: bool = False,
     on_failure: Literal["raise", "flag"] = "raise",
+    backend: Backend = "auto",
 ) -> Trajectory:
     """Solves the Kuramoto–Sivashinsky equation u_t + ∂_x(u²/2) + u_xx + u_xxxx = 0, u(·, 0) = u0.
 
@@ -37,7 +39,7 @@ def solve(
         Increasing output times, from 0 on.
     dt
         Largest step; default h/10 with h the spacing, at most 0.05. On the attractor |u| stays near 3 for any L.
-    order, dealias, estimate, on_failure
+    order, dealias, estimate, on_failure, backend
         As in `sciops.pde.burgers.solve`, and so are the exceptions.
 
     Returns
@@ -54,8 +56,7 @@ def solve(
     start = initial(u0, grid, axes=(1,))
     space = FourierSpace(grid, start.field)
     linear = -space.derivative(order=2) - space.derivative(order=4)
-    nonlinear = convective_term(space, 1.0, dealias=dealias)
+    nonlinear = ConvectiveTerm(space, 1.0, dealias=dealias)
     step = min(grid.spacing[0] / 10, 0.05) if dt is None else dt
-    return evolve(
-        start, space, linear, nonlinear, times=times, dt=step, order=order, estimate=estimate, on_failure=on_failure
-    )
+    options: Any = {"order": order, "estimate": estimate, "on_failure": on_failure, "backend": backend}
+    return evolve(start, space, linear, nonlinear, times=times, dt=step, **options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from sciops.arrays.scale import norm_of
 from sciops.arrays.short import fields_text
+from sciops.pde.evolution.backends import Backend, advance, compiled_steps
 from sciops.pde.evolution.etdrk import ORDERS, coefficients, step
 from sciops.pde.evolution.fourier import FourierSpace
 from sciops.pde.evolution.step_error import doubling_error, expected_ratio, unresolved_error
@@ -68,6 +70,7 @@ def evolve(
     order: int = 4,
     estimate: bool = False,
     on_failure: Literal["raise", "flag"] = "raise",
+    backend: Backend = "torch",
 ) -> Trajectory:
     """Integrates dv/dt = linear·v + nonlinear(v) in Fourier space, v(0) the spectrum of the initial field.
 
@@ -87,6 +90,8 @@ def evolve(
     on_failure
         Where a field is no longer finite, "raise", or "flag" the sample: u = NaN at all times, error = inf, failed_at
         the first bad time; the other samples are unchanged.
+    backend
+        "numba" takes the steps by ``nonlinear.advance``, "auto" where `compiled_steps` says that it can.
 
     Returns
     -------
@@ -107,8 +112,9 @@ def evolve(
         raise ValueError(f"order={order!r}: expected 1, 2, 3 or 4")
     if not (isinstance(dt, (int, float, np.number)) and 0 < dt < math.inf):
         raise ValueError(f"dt={dt!r}: expected a positive number, the largest step")
+    compiled = compiled_steps(backend, nonlinear, linear, start.field, order)
     counts, lengths = _steps(given, float(dt), even=estimate)
-    run = (start, space, given, lengths, linear, nonlinear, order)
+    run = (start, space, given, lengths, linear, nonlinear, order, compiled)
     u = _integrate(*run, counts, every_time=True, refuse=on_failure == "raise")
     failed_at = None
     if on_failure == "flag":
@@ -133,7 +139,9 @@ def evolve_exactly(
     return _trajectory(start, torch.stack(fields, 1), given, 0.0, 0, None)
 
 
-def _integrate(start, space, times, lengths, linear, nonlinear, order, counts, *, every_time, refuse) -> Tensor:
+def _integrate(
+    start, space, times, lengths, linear, nonlinear, order, compiled, counts, *, every_time, refuse
+) -> Tensor:
     """(batch, time, …) of the given numbers of steps an interval; the last time alone unless every_time."""
     kept: list[Tensor] = []
     v = space.forward(start.field)
@@ -142,10 +150,11 @@ def _integrate(start, space, times, lengths, linear, nonlinear, order, counts, *
     for j, (length, count) in enumerate(zip(lengths, counts.tolist())):
         if count and (h := length / count) != made:
             table, made = tuple(space.cast(c) for c in coefficients(linear, h, order)), h
-        for i in range(count):
-            v = step(v, nonlinear, table, order)
-            if refuse and i % _LOOK_EVERY == _LOOK_EVERY - 1:
-                _check_finite(v, times[j] - length + (i + 1) * made, made)
+        look = partial(_look, begun=times[j] - length, h=made) if refuse else None
+        if count and compiled:
+            v = advance(nonlinear, v, table, count, look)
+        elif count:
+            v = _stepped(v, nonlinear, table, order, count, look)
         if every_time or j == len(times) - 1:
             kept.append(space.inverse(v) if times[j] > 0 else start.field)
             if refuse:
@@ -153,15 +162,28 @@ def _integrate(start, space, times, lengths, linear, nonlinear, order, counts, *
     return torch.stack(kept, 1)
 
 
+def _stepped(v: Tensor, nonlinear: Callable, table: tuple, order: int, count: int, look: Callable | None) -> Tensor:
+    for i in range(1, count + 1):
+        v = step(v, nonlinear, table, order)
+        if look is not None and i % _LOOK_EVERY == 0:
+            look(v, i)
+    return v
+
+
+def _look(v: Tensor, taken: int, *, begun: float, h: float) -> None:
+    """Raises RuntimeError where a sample is not finite after so many steps of h from the time `begun`."""
+    _check_finite(v, begun + taken * h, h)
+
+
 def _estimated(fine: Tensor, run: tuple, counts: np.ndarray) -> Tensor:
     """The error (batch,) of the run with these numbers of steps, whose last field is `fine`."""
-    start, space, given, lengths, linear, nonlinear, order = run
+    start, space, given, lengths, linear, nonlinear, order, compiled = run
     double = _integrate(*run, counts // 2, every_time=False, refuse=False)[:, 0]
     # no output on the way, so that all of the longest steps are alike: at least four times the others
     end, steps = float(given[-1]), [(length / n, n) for length, n in zip(lengths, counts.tolist()) if n]
     largest = max((h for h, _ in steps), default=0.0)
     few = max(1, int(end / (4 * largest) + 1e-9)) if steps else 0
-    whole = (start, space, given[-1:], [end], linear, nonlinear, order)
+    whole = (start, space, given[-1:], [end], linear, nonlinear, order, compiled)
     longest = _integrate(*whole, np.array([few]), every_time=False, refuse=False)[:, 0]
     mask = space.cast((largest * linear.abs() > 1).to(torch.float64))
     error, weighty = doubling_error(
@@ -176,7 +198,7 @@ def _estimated(fine: Tensor, run: tuple, counts: np.ndarray) -> Tensor:
         return error
 
     def integrate(lengths: list[float], counts: list[int], order: int) -> Tensor:
-        shortened = (start, space, np.cumsum(lengths), lengths, linear, nonlinear, order)
+        shortened = (start, space, np.cumsum(lengths), lengths, linear, nonlinear, order, compiled)
         return _integrate(*shortened, np.array(counts), every_time=True, refuse=False)
 
     symbol = linear.reshape((1,) * (fine.ndim - linear.ndim) + linear.shape)

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
+from sciops.pde.announcement import announced
 from sciops.pde.darcy.compiled import galerkin, interpolation, krylov, relaxation, relaxation_of_lines, transfer
-from sciops.pde.darcy.compiled.announcement import announced
 from sciops.pde.darcy.compiled.calls import LETTERS, NUMBER, signature_of
 from sciops.pde.darcy.compiled.cycle import cycle, nested_start
 from sciops.pde.darcy.compiled.levels import FAST
@@ -27,6 +27,9 @@ from sciops.pde.darcy.compiled.sample import iterate
 from sciops.pde.darcy.compiled.setup import setup
 from sciops.pde.darcy.multigrid import Way
 
+COMPILING = (
+    "the Darcy solver (once; about 8 s)"  # of processor time, as `studies.solver_speed --preset cold` measures it
+)
 _EXACT = {"faces", "true_residual"}  # sums in the order written, without fused products
 
 _MODULES = (galerkin, interpolation, krylov, relaxation, relaxation_of_lines, transfer)
@@ -128,7 +131,7 @@ def solver_of(form: Form) -> Solver:
     """Compiles what the form needs and neither this process nor the disk has, and says so."""
     with _lock:
         if form not in _solvers:
-            with announced({kernel(name) for name in form.names}):
+            with announced({kernel(name) for name in form.names}, COMPILING):
                 _solvers[form] = Solver(form)
         return _solvers[form]
 
