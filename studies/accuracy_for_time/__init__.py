@@ -1,12 +1,14 @@
 """How accurate each operator gets in the same training time, beside the solver on the same coarse coefficient.
 
     python -m studies.accuracy_for_time                      # minutes: small data, seconds a run
+    python -m studies.accuracy_for_time --preset minute      # 43 and 85 nodes, 1000 fields, 60 s a run: two hours
     python -m studies.accuracy_for_time --preset evening     # 85 nodes, 1000 fields, 150 s a run, one seed
     python -m studies.accuracy_for_time --preset full        # 43 and 85 nodes, 600 s a run, five seeds: 22 hours
 
 Darcy flow of the li2020 law (a = 3 or 12, u = 0 on the wall, f = 1), solved on 421² nodes; coefficient and solution are
-then taken at 43² or 85² of them, so that what lies between is lost to everyone. Every run has the same seconds of
-training on the same threads, the parameters are those of its best validation, and the test fields are looked at once.
+then taken at 43² or 85² of them, so that what lies between is lost to everyone. An endless arm draws and solves a new
+field for every sample while it trains. Every run has the same seconds of training on the same threads, the parameters
+are those of its best validation, and the test fields are looked at once.
 A solver needs no training: its row is what any network has to beat.
 
 Runs that are there already are not repeated; a study that was stopped resumes.
@@ -47,6 +49,13 @@ class Config:
 
 PRESETS = {
     "quick": Config(),
+    "minute": Config(
+        sizes=(43, 85),
+        samples=(1000, 100, 200),
+        seconds=60.0,
+        seeds=(0, 1, 2),
+        output=Path("runs/accuracy_for_time_minute"),
+    ),
     "evening": Config(sizes=(85,), samples=(1000, 100, 200), seconds=150.0),
     "full": Config(sizes=(43, 85), samples=(1000, 100, 200), seconds=600.0, seeds=(0, 1, 2, 3, 4)),
 }
@@ -93,6 +102,7 @@ def _record(name: str, size: int, seed: int, fields: dict[int, Any], config: Con
         "seed": seed,
         "data": data_digest(here.train, here.validation, here.test),
         "coarse": data_digest(fields[(size + 1) // 2].train) if arm.coarse_share else None,
+        "stream": {"finest": config.finest, "seed": config.data_seed} if arm.endless else None,
         **picked(config, "seconds validate_every threads device"),
     }
     make = lambda: trained_and_tested(arm, size, seed, fields, config)  # noqa: E731

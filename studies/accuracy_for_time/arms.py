@@ -8,6 +8,7 @@ from typing import Any
 
 KINDS = {
     "network": "ours, learns from solutions alone",
+    "endless": "ours, sees no field twice; makes them while it trains, within its seconds",
     "hybrid": "ours, is given the equation and solves it",
     "peer": "another package's model or method",
 }
@@ -23,6 +24,7 @@ class Arm:
     gradient_weight : of the relative gradient error in the loss
     coarse_share : share of the time in which it trains on the nested grid of half as many intervals
     optimizer : of `TrainConfig`
+    endless : whether every step has fields that no step had before, made while it trains and within its seconds
     """
 
     model: str
@@ -33,6 +35,7 @@ class Arm:
     gradient_weight: float = 0.3
     coarse_share: float = 0.0
     optimizer: str = "adamw"
+    endless: bool = False
 
 
 _SPINE: dict[str, Any] = {
@@ -63,10 +66,13 @@ _LEAN = {"width": 32, "depth": 4, "modes": (24, 24), "basis": "sine-cosine", "we
 ARMS: dict[str, Arm] = {
     "fno": Arm("fno", "network", _SPINE | {"modes": (16, 16)}),
     "sine-cosine": Arm("fno", "network", _SPINE | _WALLS, coarse_share=0.3),
+    "sine-cosine, one grid": Arm("fno", "network", _SPINE | _WALLS),
+    "sine-cosine, endless": Arm("fno", "endless", _SPINE | _WALLS, endless=True),
     # each of these three has one part more than the one before
     "+ gradient products": Arm("operator", "network", _BANKED, coarse_share=0.3),
     "+ Muon": Arm("operator", "network", _BANKED, coarse_share=0.3, optimizer="muon"),
     "+ transposition": Arm("operator", "network", _TRANSPOSED, coarse_share=0.3, optimizer="muon"),
+    "+ transposition, endless": Arm("operator", "endless", _TRANSPOSED, optimizer="muon", endless=True),
     "mano": Arm("mano", "network", _SPINE | {"window": 4, "heads": 4, "aggregate": "sum"}, learning_rate=2e-3),
     "spectral–multipole": Arm("hybrid", "network", _SPINE | _WALLS | {"weights": "dense", "window": 4, "heads": 4}),
     "corrector": Arm("corrector", "hybrid", _LEAN | {"refine": 2}, learning_rate=3e-3, gradient_weight=0.0),

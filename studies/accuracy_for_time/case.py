@@ -16,6 +16,7 @@ from sciops.pde import darcy
 from sciops.resampling import resample
 from sciops.training import TrainConfig, evaluate, fit
 from studies.accuracy_for_time.arms import Arm
+from studies.kit.darcy_fields import endless_darcy
 from studies.kit.study import picked
 from studies.kit.timing import interleaved
 
@@ -52,8 +53,10 @@ def trained_and_tested(arm: Arm, size: int, seed: int, splits: dict[int, Splits]
     """The record of one run: errors on the test fields with and without averaging over symmetries, times, sizes."""
     torch.manual_seed(seed)
     here = splits[size]
-    sets = [splits[(size + 1) // 2], here] if arm.coarse_share else [here]
-    model, training = _prepared(arm, here, [part.train for part in sets])
+    sets = [splits[(size + 1) // 2].train, here.train] if arm.coarse_share else [here.train]
+    if arm.endless:
+        sets = [endless_darcy(size, len(here.train), finest=config.finest, seed=config.data_seed)]
+    model, training = _prepared(arm, here, sets)
     settings = TrainConfig(
         epochs=_ALWAYS,
         batch_size=4,
@@ -86,7 +89,7 @@ def trained_and_tested(arm: Arm, size: int, seed: int, splits: dict[int, Splits]
     }
 
 
-def _prepared(arm: Arm, here: Splits, training: list[TensorFields]) -> tuple[nn.Module, list[TensorFields]]:
+def _prepared(arm: Arm, here: Splits, training: list[Any]) -> tuple[nn.Module, list[Any]]:
     """The model with its statistics, fitted on the training fields, and the sets it trains on."""
     options = dict(arm.options)
     if not arm.model.startswith("neuralop:"):

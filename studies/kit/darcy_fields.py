@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from tqdm.auto import tqdm
 
-from sciops.datasets import Splits, TensorFields
+from sciops.datasets import FreshFields, Splits, TensorFields
 from sciops.grids import Grid
 from sciops.pde import darcy
 from sciops.random_fields import gaussian_random_field, two_phase
 from sciops.symmetry import Symmetry
 from studies.kit.cells import kept_arrays
 
+_LAW: dict[str, Any] = {"tau": 3.0, "alpha": 2.0, "modes": 192}
+_PHASES = {"low": 3.0, "high": 12.0}
+_BEYOND = 2**40  # number of the first field of a stream: beyond those of every set
 _BLOCK = 50  # fields drawn and solved at a time
 
 
@@ -38,13 +42,35 @@ def darcy_splits(
     samples : (int, int, int)
         Training, validation and test fields.
     """
-    drawn = dict(tau=3.0, alpha=2.0, seed=seed, modes=192)
-    phases = dict(low=3.0, high=12.0)
+    drawn, phases = {**_LAW, "seed": seed}, _PHASES
     made_by = {"finest": finest, "sizes": tuple(sizes), "samples": samples, "drawn": drawn, "phases": phases}
     found = kept_arrays(folder, "fields", made_by, lambda: _solved(finest, sizes, sum(samples), drawn, phases))
     learned = sum(samples[:2]) / sum(samples)
     seconds = float(found["seconds"]) * learned if "seconds" in found else None
     return _split({n: (found[f"a{n}"], found[f"u{n}"]) for n in sizes}, samples), seconds
+
+
+def endless_darcy(n: int, length: int, *, finest: int = 421, seed: int = 0) -> FreshFields:
+    """Fields of the same law, solved on `finest` nodes and taken at n of them, without end and none of them twice.
+
+    None of them is in `darcy_splits`; length : fields of an epoch, by the first of which normalisers are fitted.
+    """
+    grid, make = Grid((n, n)), partial(_made, n, finest, seed)
+    about = f"Darcy, li2020, seed {seed}, solved on {finest}"
+    return FreshFields(make, grid, length=length, first=_BEYOND, about=about, symmetry=Symmetry.of_scalars())
+
+
+def _made(n: int, finest: int, seed: int, numbers: np.ndarray) -> dict[str, np.ndarray]:
+    fine, s = Grid((finest,) * 2), (finest - 1) // (n - 1)
+    breaks = np.flatnonzero(np.diff(numbers) > 1) + 1
+    drawn = [
+        gaussian_random_field(fine, len(part), first=int(part[0]), seed=seed, **_LAW)
+        for part in np.split(numbers, breaks)
+        if len(part)
+    ]
+    a = two_phase(np.concatenate(drawn), **_PHASES)
+    u = darcy.solve(a, fine, threads=1).u  # a sample has the same bits whatever the batch
+    return {"x": a[:, None, ::s, ::s].astype(np.float32), "y": u[:, None, ::s, ::s].astype(np.float32)}
 
 
 def _solved(

@@ -67,9 +67,13 @@ def test_targets_compare_like_with_like():
         {"name": "with a solver", "kind": "hybrid", "error": 0.003, "averaged": 0.003},
         {"name": "theirs", "kind": "peer", "error": 0.02, "averaged": 0.015},
     ]
-    ratio, network, hybrid = targets({85: rows}, PRESETS["evening"])
-    assert ratio["value"] == pytest.approx(0.35) and ratio["met"]
-    assert network["value"] == 0.0055 and network["met"] and not hybrid["met"]
+    rows.append({"name": "fresh", "kind": "endless", "error": 0.004, "averaged": 0.0041})
+    ratio, network, endless, hybrid = targets({85: rows}, PRESETS["evening"])
+    assert ratio["value"] == pytest.approx(0.35) and ratio["met"]  # the endless arm is another protocol
+    assert network["value"] == 0.0055 and not network["met"] and endless["met"] and not hybrid["met"]
+    minute = replace(PRESETS["evening"], seconds=60.0)
+    assert [row["target"] for row in targets({85: rows}, minute)] == ["≤ 0.5", "≤ 0.011"]
+    assert len(targets({85: rows}, replace(minute, samples=(300, 50, 100)))) == 1
     assert len(targets({85: rows}, PRESETS["quick"])) == 1, (
         "errors of short runs are not held against long ones' bounds"
     )
@@ -80,7 +84,7 @@ def test_refusals(config):
         run(Config(arms=("nothing",)))
     with pytest.raises(ValueError, match="--sizes 44"):
         run(Config(sizes=(44,)))
-    assert {arm.kind for arm in ARMS.values()} == {"network", "hybrid", "peer"}
+    assert {arm.kind for arm in ARMS.values()} == {"network", "endless", "hybrid", "peer"}
 
 
 def test_a_surrogate_pays_after_what_it_cost():
@@ -98,3 +102,24 @@ def test_coarser_solves_are_less_accurate_and_every_row_says_when_it_pays(result
     rows = {row["name"]: row for row in results["summary"][43]}
     assert rows["solve, 2× coarser"]["error"] > 1.2 * rows["native solve"]["error"]
     assert rows["sine-cosine"]["pays after"] and results["generation"] > 0
+
+
+def test_a_stream_has_the_law_of_the_sets_and_none_of_their_fields(config, results):
+    from studies.kit.darcy_fields import darcy_splits, endless_darcy
+
+    stream = endless_darcy(43, 6, finest=85)
+    batch = stream.batch([5, 0, 2])
+    assert batch["x"].shape == (3, 1, 43, 43) and set(np.unique(batch["x"])) == {3.0, 12.0}
+    assert np.array_equal(stream.batch([2])["y"][0], batch["y"][2])  # a sample alone or among others
+    first = endless_darcy(43, 6, finest=85, seed=0)
+    first.first = 0  # as the sets are numbered
+    fields, _ = darcy_splits(None, (43,), (2, 1, 1), finest=85)
+    assert np.array_equal(first.batch([0, 1])["x"], fields[43].train.x)
+    np.testing.assert_allclose(first.batch([0, 1])["y"], fields[43].train.y, rtol=1e-6)
+
+
+def test_an_endless_arm_trains(config, results):
+    (row,) = [
+        row for row in run(replace(config, arms=("sine-cosine, endless",)))["summary"][43] if row["kind"] == "endless"
+    ]
+    assert np.isfinite(row["error"]) and row["steps"] > 0
