@@ -50,7 +50,7 @@ class Config:
 
 PRESETS = {"quick": Config(), "full": Config(samples=132, peer_samples=16, rounds=7, compressions=(1, 4, 9))}
 
-FASTER, SOLVER_SHARE, TWO_CORES, FIRST_CALL = 12.0, 0.6, 1.5, 1.0
+FASTER, SOLVER_SHARE, TWO_CORES, FIRST_CALL = 20.0, 0.6, 1.5, 1.0
 _FIRST_CALL = """
 import time
 import numpy as np

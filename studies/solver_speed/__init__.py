@@ -57,7 +57,7 @@ PRESETS = {
 }
 
 TARGETS = {
-    "numba over pyamg, 12/3": 15.0,
+    "numba over pyamg, 12/3": 40.0,
     "numba over spsolve, 12/3": 35.0,
     "torch over pyamg, 12/3": 2.5,
     "numba over pyamg, 100:1": 14.0,
