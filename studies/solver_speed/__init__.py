@@ -8,9 +8,11 @@ for which the solver is compiled.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ from studies.kit.solver_cases import check as _check
 from studies.kit.solver_cases import fields, matrix_of
 from studies.kit.study import finished, opened
 from studies.kit.tables import print_table
-from studies.kit.timing import exponent, print_targets, target, threads
+from studies.kit.timing import exponent, interleaved, print_targets, ratio, target, threads
 from studies.solver_speed.cold import first_solves, show
 from studies.solver_speed.device import on_device
 
@@ -38,6 +40,8 @@ class Config:
     growth: tuple[int, ...] = (85, 129, 211, 421, 1025)  # nodes per axis for the growth of time with the unknowns
     hard_sizes: tuple[int, ...] = (85, 211, 421)  # nodes per axis for contrasts 1e4:1, 1e6:1 and pixel noise
     hard_samples: int = 4  # fields of each hard kind
+    small_sizes: tuple[int, ...] = (43, 85)  # nodes per axis of many small systems in one call
+    small_samples: int = 1000  # of these in the call
     slow_peers_to: int = 421  # largest size at which spsolve takes part in the growth
     cold: bool = False  # only the first solve of a machine and of a process, which compiles the solver (ten seconds)
     device: str = "cpu"  # cuda: the torch form is timed on the device as well, in large batches
@@ -65,6 +69,7 @@ TARGETS = {
 PEERS = ("pyamg", "spsolve")
 COLD_TARGET, CACHED_TARGET = 12.0, 1.5  # processor seconds
 GROWTH_TARGET = 1.15
+SCALING = 1.9  # of two threads on many small systems
 
 
 def run(config: Config) -> dict[str, Any]:
@@ -82,6 +87,7 @@ def run(config: Config) -> dict[str, Any]:
             "speed": _speed(config),
             "hard": _hard(config),
             "growth": _growth(config),
+            "small": _small(config),
             "device": on_device(config) if config.device != "cpu" else None,
         }
     results["targets"] = _targets(results)
@@ -243,11 +249,11 @@ def _speed(config: Config) -> dict[str, Any]:
         seconds = {row["solver"]: np.array(row["all_seconds"]) for row in rows[kind]}
         for form in ("numba", "torch"):
             for peer in peers:
-                ratio = seconds[peer] / seconds[form]
+                times = seconds[peer] / seconds[form]
                 ratios[f"{form} over {peer}, {kind}"] = {
                     "median": float(np.median(seconds[peer]) / np.median(seconds[form])),
-                    "least": float(ratio.min()),
-                    "most": float(ratio.max()),
+                    "least": float(times.min()),
+                    "most": float(times.max()),
                 }
     return {"rows": rows, "ratios": ratios}
 
@@ -305,9 +311,27 @@ def _growth(config: Config) -> dict[str, Any]:
     return {"rows": rows, "exponents": exponents, "from": low, "to": high}
 
 
+def _small(config: Config) -> list[dict[str, Any]]:
+    """Many small systems in one call: milliseconds a sample on one thread and on two, and their ratio."""
+    rows = []
+    for n in config.small_sizes:
+        a = fields("12/3", n, config.small_samples, config.seed)
+        calls = {count: partial(darcy.solve, a, tol=config.tol, threads=count) for count in (1, 2)}
+        if not (calls[2]().residual <= config.tol).all():
+            raise RuntimeError(f"n = {n}: a residual is above {config.tol:.0e}")
+        times = interleaved({str(count): call for count, call in calls.items()}, rounds=max(3, config.repeats))
+        per_sample = {who: float(np.median(taken)) / len(a) for who, taken in times.items()}
+        rows.append({"n": n, "batch": len(a), "seconds": per_sample, "ratio": ratio(times["1"], times["2"])})
+    return rows
+
+
 def _targets(results: dict[str, Any]) -> list[dict[str, Any]]:
     ratios, growth = results["speed"]["ratios"], results["growth"]
     rows = [target(what, ratios[what]["median"], least=least) for what, least in TARGETS.items()]
+    if (os.cpu_count() or 1) >= 2:
+        for row in results["small"]:
+            what = f"two threads over one, {row['n']}², batch {row['batch']}"
+            rows.append(target(what, row["ratio"]["median"], least=SCALING))
     what = f"growth exponent, {growth['from']}² → {growth['to']}²"
     return [*rows, target(what, growth["exponents"]["numba"], most=GROWTH_TARGET)]
 
@@ -329,6 +353,8 @@ def _print(results: dict[str, Any]) -> None:
     exponents = ", ".join(f"{solver} {value:.3f}" for solver, value in growth["exponents"].items())
     if results["device"]:
         _print_device(results["device"])
+    columns = "n; batch; one thread, µs/sample=1e6*seconds.1:.0f; two=1e6*seconds.2:.0f; ratio=ratio.median:.2f"
+    print_table(results["small"], columns, title="many small systems")
     print(f"\ntime ~ unknowns^p from {growth['from']}² to {growth['to']}²: {exponents}")
     print_targets(results["targets"])
 

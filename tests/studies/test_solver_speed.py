@@ -38,7 +38,15 @@ def test_a_small_run_leaves_its_numbers(tmp_path, capsys):
     pytest.importorskip("pyamg")
     pytest.importorskip("numba")
     small = study.Config(
-        size=33, samples=2, repeats=1, growth=(33, 65), hard_sizes=(33,), hard_samples=1, output=tmp_path
+        size=33,
+        samples=2,
+        repeats=1,
+        growth=(33, 65),
+        hard_sizes=(33,),
+        hard_samples=1,
+        small_sizes=(9,),
+        small_samples=20,
+        output=tmp_path,
     )
     results = study.run(small)
     constants = [row["constant"] for row in results["order"]]
