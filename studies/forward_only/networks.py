@@ -16,12 +16,6 @@ from torch import Tensor
 from sciops.models.orthogonal.matrices import bjorck, polar
 
 
-ACTIVATIONS = {
-    "tanh": (torch.tanh, lambda h: 1 - h * h),
-    "relu": (torch.relu, lambda h: (h > 0).to(h.dtype)),
-    "leaky_relu": (lambda a: torch.nn.functional.leaky_relu(a, 0.5), lambda h: 0.5 + 0.5 * (h > 0).to(h.dtype)),
-}
-
 class Layers(Protocol):
     """`count` linear layers of one shape: layer l maps rows z to W_l z + b_l."""
 
@@ -78,7 +72,7 @@ class Spectral:
         if self.modes > (points + 1) // 2:
             raise ValueError(f"modes={self.modes} on {points} points: expected at most {(points + 1) // 2}")
         self.weight, self.points = weight, points
-        self.bias = weight.real.new_zeros(layers, networks, 1, channels)
+        self.bias = torch.view_as_real(weight).new_zeros(layers, networks, 1, channels)
         self.count, self.parameters = layers, [torch.view_as_real(self.weight), self.bias]
 
     @classmethod
@@ -88,7 +82,7 @@ class Spectral:
         shape = (count, modes, channels, channels, 2)
         drawn = torch.stack([torch.randn(shape, generator=g, dtype=torch.float64) for g in generators], 1)
         drawn[:, :, 0, ..., 1] = 0
-        return cls(polar(torch.view_as_complex(drawn)).to(kind.dtype.to_complex()).to(kind.device), points)
+        return cls(polar(torch.view_as_complex(drawn)).to(kind.device, kind.dtype.to_complex()), points)
 
     def apply(self, layer: int, z: Tensor) -> Tensor:
         return self._through(z, self.weight[layer].mT) + self.bias[layer]
@@ -97,20 +91,19 @@ class Spectral:
         return self._through(u, self.weight[layer].conj())
 
     def _through(self, z: Tensor, right: Tensor) -> Tensor:
-        spectrum = self._modes(z)
+        spectrum = self._spectrum(z)
         low = spectrum[:, :, : self.modes].transpose(1, 2)
         spectrum[:, :, : self.modes] = (low @ right).transpose(1, 2)
         return torch.fft.irfft(spectrum, self.points, dim=2, norm="ortho").reshape(z.shape)
 
-    def _modes(self, z: Tensor) -> Tensor:
+    def _spectrum(self, z: Tensor) -> Tensor:
         """(networks, samples, modes, channels)."""
-        fields = z.reshape(len(z), -1, self.points, z.shape[-1])
-        return torch.fft.rfft(fields, dim=2, norm="ortho")
+        return torch.fft.rfft(z.reshape(len(z), -1, self.points, z.shape[-1]), dim=2, norm="ortho")
 
     def gradients(self, inputs: Tensor, cotangents: Tensor) -> list[Tensor]:
         found = []
         for z, c in zip(inputs, cotangents):
-            low, high = (self._modes(v)[:, :, : self.modes].transpose(1, 2) for v in (z, c))
+            low, high = (self._spectrum(v)[:, :, : self.modes].transpose(1, 2) for v in (z, c))
             g = high.mT @ low.conj()
             g[:, 1:] *= 2  # a mode and its conjugate
             found.append(torch.view_as_real(g))
@@ -123,49 +116,46 @@ class Spectral:
 
 @dataclass
 class Networks:
-    """Stacks of layers side by side: y = W_L h_{L−1} + b_L, h_l = φ(W_l h_{l−1} + b_l), h_0 = x or, with a lift, W_0 x + b_0.
+    """Stacks of tanh layers: y = W_L h_{L−1} + b_L, h_l = tanh(W_l h_{l−1} + b_l), from h_0 = x or W_0 x + b_0, a lift.
 
     groups : layers in order, of which the last is the head and, with `lift`, the first the lift
     """
 
     groups: list[Layers]
-    lift: bool
-    activation: str = 'tanh'
+    lift: bool = False
 
     def __post_init__(self) -> None:
         self.order = [(group, i) for group in self.groups for i in range(group.count)]
 
     @classmethod
-    def dense(cls, inputs: int, width: int, depth: int, outputs: int, seeds: Sequence[int], kind: Tensor, activation: str = "tanh") -> Networks:
-        """As `OrthogonalNet` of kind "dense", drawn by seed."""
+    def dense(cls, inputs: int, width: int, depth: int, outputs: int, seeds: Sequence[int], kind: Tensor) -> Networks:
+        """As `OrthogonalNet` of kind "dense", one a seed."""
         generators = [torch.Generator().manual_seed(seed) for seed in seeds]
         shapes = [(1, width, inputs), (depth - 1, width, width), (1, outputs, width)]
-        return cls([Dense.drawn(*shape, generators, kind) for shape in shapes if shape[0]], False, activation)
+        return cls([Dense.drawn(*shape, generators, kind) for shape in shapes if shape[0]])
 
     @classmethod
     def spectral(
-        cls, width: int, depth: int, modes: int, points: int, seeds: Sequence[int], kind: Tensor, fields: tuple[int, int], activation: str = 'tanh'
+        cls, fields: tuple[int, int], width: int, depth: int, grid: tuple[int, int], seeds: Sequence[int], kind: Tensor
     ) -> Networks:
-        """As `OrthogonalNet` of kind "spectral" on one periodic axis; fields : in and out."""
+        """As `OrthogonalNet` of kind "spectral" on one periodic axis; fields : in and out; grid : modes and points."""
         generators = [torch.Generator().manual_seed(seed) for seed in seeds]
         lift = Dense.drawn(1, width, fields[0], generators, kind)
-        hidden = Spectral.drawn(depth, width, modes, points, generators, kind)
-        return cls([lift, hidden, Dense.drawn(1, fields[1], width, generators, kind)], True, activation)
+        hidden = Spectral.drawn(depth, width, *grid, generators, kind)
+        return cls([lift, hidden, Dense.drawn(1, fields[1], width, generators, kind)], True)
 
-    def run(self, x: Tensor, *, hidden: bool = True) -> tuple[list[Tensor], Tensor]:
-        """(h_0, …, h_{L−1}), y of x (networks, rows, in); with a lift h_0 is the lifted field."""
+    def run(self, x: Tensor) -> tuple[list[Tensor], Tensor]:
+        """(h_0, …, h_{L−1}) and y of x (networks, rows, in)."""
         group, i = self.order[0]
-        return self.behind(group.apply(i, x) if self.lift else x, hidden=hidden)
+        return self.behind(group.apply(i, x) if self.lift else x)
 
-    def behind(self, h: Tensor, *, hidden: bool = True) -> tuple[list[Tensor], Tensor]:
-        """The run from h_0 on; without `hidden` h_0 alone is kept."""
+    def behind(self, h: Tensor) -> tuple[list[Tensor], Tensor]:
+        """The same from h_0 on."""
         states = [h]
         for group, i in self.order[self.lift : -1]:
-            h = ACTIVATIONS[self.activation][0](group.apply(i, h))
-            if hidden:
-                states.append(h)
+            states.append(torch.tanh(group.apply(i, states[-1])))
         group, i = self.order[-1]
-        return states, group.apply(i, h)
+        return states, group.apply(i, states[-1])
 
     def project(self) -> None:
         """The hidden layers get orthonormal rows; the head and the lift are free."""

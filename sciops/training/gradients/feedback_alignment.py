@@ -151,9 +151,7 @@ def _layerwise(stack: LinearStack, run: Pass, law: str, seed: int) -> dict[int, 
 def _direct(stack: LinearStack, run: Pass, g: Tensor, law: str, seed: int) -> dict[int, Tensor]:
     """By linear step but the last: B_l (numbers at the input of the next one, numbers of y)."""
     outputs = g.shape[1:].numel()
-    sizes = {
-        i: run.inputs[behind].shape[1:].numel() for i, behind in zip(stack.linear, stack.linear[1:], strict=False)
-    }
+    sizes = {i: run.inputs[behind].shape[1:].numel() for i, behind in zip(stack.linear, stack.linear[1:], strict=False)}
     if max(sizes.values()) * outputs > LARGEST_RANDOM:
         raise ValueError(
             f"feedback_alignment: a random matrix of {max(sizes.values())}×{outputs} numbers: expected at most "
