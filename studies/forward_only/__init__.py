@@ -1,6 +1,6 @@
 """Learning by two forward passes against backpropagation, from 4 to 50 layers: errors, angles, and what carries them.
 
-    python -m studies.forward_only                       # 4 and 10 layers
+    python -m studies.forward_only                       # digits and Burgers' equation, 4 and 10 layers
     python -m studies.forward_only --preset medium       # 4 to 50 layers: what the page shows
     python -m studies.forward_only --preset easy         # tasks that the last layer alone nearly solves; convolutions
     python -m studies.forward_only --preset fashion      # convolutions on 28×28 images; see data_gen.fashion_mnist
@@ -75,7 +75,7 @@ class Config:
 
 
 PRESETS = {
-    "quick": Config(),
+    "quick": Config(hard=("digits", "burgers"), pilots=(100,)),
     "medium": Config(hard_depths=(4, 10, 30, 50), output=Path("runs/forward_only_medium")),
     "easy": Config(
         hard=(),

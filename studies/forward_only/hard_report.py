@@ -31,7 +31,7 @@ def answer(compared: dict[str, Any]) -> str:
         + (f" (the opposite in {len(row['opposite'])})" if row["opposite"] else "")
         for row in tallies(compared)
     ]
-    return sentence(f"{cases} of {len(compared['power'])} cases (task and depth) need hidden layers; {', '.join(said)}")
+    return sentence(f"{cases} of {len(compared['power'])} cases (task and depth) need hidden layers", *said)
 
 
 def show(compared: dict[str, Any], config: Config) -> None:

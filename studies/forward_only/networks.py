@@ -64,7 +64,7 @@ class Dense:
 class Spectral:
     """A unitary C×C matrix R_m on each of the lowest modes of a periodic field, the identity on the others, and a bias.
 
-    As `sciops.models.UnitarySpectral` on one axis. R : complex (layers, networks, modes, C, C), real for the mean, m = 0
+    As `sciops.models.UnitarySpectral` on one axis. R : complex (layers, networks, modes, C, C), real for the mean m = 0
     """
 
     def __init__(self, weight: Tensor, points: int) -> None:
