@@ -40,7 +40,7 @@ from studies.kit.study import finished, opened, picked
 @dataclass(frozen=True)
 class Config:
     hard: tuple[str, ...] = ("digits", "checkerboard", "burgers")  # tasks that need hidden layers
-    hard_depths: tuple[int, ...] = (4, 10)  # hidden layers there; Burgers' equation has 4, 10 and 30 alone
+    hard_depths: tuple[int, ...] = (4, 10)  # hidden layers there; digits alone have 30 and 50
     pilots: tuple[int, ...] = (100, 101)  # seeds with which rates are chosen there, and whether a task has power
     tasks: tuple[str, ...] = ()  # further ones: "darcy", or "dense:" and a name or folder of images
     depths: tuple[int, ...] = (3, 10, 30)  # hidden layers of the dense networks

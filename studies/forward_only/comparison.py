@@ -13,6 +13,7 @@ from sciops.evaluation import Verdict, paired_verdict
 from studies.forward_only.hard_tasks import HARD, POWER, hard_task
 from studies.forward_only.rules import DIRECT, FEEDBACK, FREE, HEAD, LEARNERS, ORTHOGONAL, TAKEN
 from studies.forward_only.side_by_side import train
+from studies.forward_only.solved_head import solved_head
 from studies.kit.cells import kept_arrays
 from studies.kit.choices import require_known
 from studies.kit.pool import run_all
@@ -39,7 +40,7 @@ COMPARED = (
 
 
 def compare(config: Config) -> dict[str, Any]:
-    """{"rows": one a task, depth and arm; "power": one a task and depth; "verdicts": one a task, depth and question}."""
+    """{"rows": by task, depth and arm; "power": by task and depth; "verdicts": by task, depth and question}."""
     jobs = [
         (name, arm, depth, config.pilots, config.seeds, config.angles, Path(config.output) / "cells")
         for depth in sorted(config.hard_depths)
@@ -51,7 +52,8 @@ def compare(config: Config) -> dict[str, Any]:
     place = {name: i for i, name in enumerate(config.hard)}
     order = sorted(range(len(jobs)), key=lambda i: (place[jobs[i][0]], jobs[i][2]))
     found = {(jobs[i][0], jobs[i][2], jobs[i][1]): cells[i] for i in order}
-    power = [_power(name, depth, found) for name, depth in dict.fromkeys((n, d) for n, d, _ in found)]
+    cases = dict.fromkeys((name, depth) for name, depth, _ in found)
+    power = [_power(name, depth, found, _solved(name, depth, config)) for name, depth in cases]
     verdicts = [
         verdict
         for one in power
@@ -128,9 +130,19 @@ def _row(key: tuple[str, int, str], one: dict[str, np.ndarray]) -> dict[str, Any
     return row
 
 
-def _power(name: str, depth: int, found: dict[tuple[str, int, str], dict[str, np.ndarray]]) -> dict[str, Any]:
+def _solved(name: str, depth: int, config: Config) -> dict[str, Any]:
+    """Errors of the best last layer on hidden layers as drawn: on validation data with the pilots, on tests by seed."""
+    task = hard_task(name)
+    pilot = float(solved_head(task, depth, config.pilots)["validation"].mean())
+    return {"pilot": pilot, "errors": solved_head(task, depth, config.seeds)["test"].double().mean(1).tolist()}
+
+
+def _power(
+    name: str, depth: int, found: dict[tuple[str, int, str], dict[str, np.ndarray]], solved: dict[str, Any]
+) -> dict[str, Any]:
     head, true = (float(found[name, depth, arm]["pilot"].mean(1).min()) for arm in (HEAD, ORTHOGONAL))
-    return {"task": name, "depth": depth, "head": head, "true": true, "accepted": bool(head >= POWER * true)}
+    accepted = bool(min(head, solved["pilot"]) >= POWER * true)
+    return {"task": name, "depth": depth, "head": head, "solved": solved, "true": true, "accepted": accepted}
 
 
 def _verdict(
@@ -146,7 +158,7 @@ def _verdict(
     mean = float(b.mean())
     verdict: Verdict = paired_verdict(a, b, smallest=NEAR * mean if near else 0.0)
     said = {key: getattr(verdict, key) for key in ("difference", "low", "high", "winner", "seeds", "samples")}
-    holds = verdict.winner == "first" or (near and verdict.winner == "equivalent")
+    holds = verdict.high < verdict.smallest if near else verdict.winner == "first"
     return row | said | {"ratio": float(a.mean()) / mean, "holds": holds, "smallest": verdict.smallest}
 
 

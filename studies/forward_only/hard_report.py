@@ -50,14 +50,16 @@ def show(compared: dict[str, Any], config: Config) -> None:
         {
             f"{one['task']}, {one['depth']} layers": {
                 "last layer": f"{one['head']:.3f}",
+                "solved for": f"{one['solved']['pilot']:.3f}",
                 "backpropagation": f"{one['true']:.3f}",
-                "ratio": f"{one['head'] / one['true']:.1f}" if one["true"] else "inf",
+                "ratio": f"{min(one['head'], one['solved']['pilot']) / one['true']:.1f}" if one["true"] else "inf",
                 "power": "yes" if one["accepted"] else "no",
             }
             for one in compared["power"]
         },
         "=name",
         "last layer",
+        "solved for",
         "backpropagation",
         "ratio",
         "power",

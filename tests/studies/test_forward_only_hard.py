@@ -15,6 +15,7 @@ from sciops.training.gradients import backprop, feedback_alignment, forward_only
 from studies import forward_only as study
 from studies.forward_only import comparison, hard_tasks, rules, side_by_side
 from studies.forward_only.networks import Networks
+from studies.forward_only.solved_head import solved_head
 
 DOUBLE = torch.empty(0, dtype=torch.float64)
 SEEDS = (3, 4)
@@ -206,6 +207,29 @@ def test_still_layers_stay_and_a_seed_has_one_network(monkeypatch):
         assert torch.equal(start.groups[0].weight[:, 0], start.groups[0].weight[:, 1])
 
 
+@pytest.mark.parametrize("points", [1, 8])
+def test_the_solved_head_is_the_best_one(points):
+    """Its training loss has no slope left: seen by a second part that is the training data."""
+    random = torch.Generator().manual_seed(0)
+    if points == 1:
+        task = tiny()
+        parts = (task.parts[0], task.parts[0], task.parts[1])
+        y = task.parts[0][1]
+        task = replace(task, parts=parts)
+    else:
+        x, y = (torch.randn(6, points, 1, generator=random) for _ in range(2))
+        task = hard_tasks.HardTask(((x, y),) * 3, 1, 1, width=3, steps=1, batch=2, depths=(2,), points=8, modes=3)
+    kept = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hard_tasks.HardTask, "errors", lambda self, out, y: kept.append(out) or out.new_zeros(2, 1))
+        solved_head(task, 2, (0, 1))
+    net = task.networks(2, (0, 1), DOUBLE)
+    rows = task.parts[0][0].double().reshape(-1, task.inputs)
+    h = net.run(rows.expand(2, *rows.shape))[0][-1]
+    slope = h.mT @ task.error(kept[0], y.expand(2, *y.shape)) / len(rows)
+    assert float(slope.abs().max()) < 1e-4
+
+
 def made_up(head, foton, true):
     """Cells of one task and depth with these errors of an arm, five seeds and ten samples."""
     noise = 0.01 * np.random.default_rng(0).standard_normal((5, 10))
@@ -219,8 +243,9 @@ def made_up(head, foton, true):
 @pytest.mark.parametrize(("head", "accepted"), [(0.41, True), (0.39, False)])
 def test_power_is_twice_the_error(head, accepted):
     found = made_up(head, 0.3, 0.2)
-    assert comparison._power("t", 4, found)["accepted"] is accepted
-    power = comparison._power("t", 4, found)
+    power = comparison._power("t", 4, found, {"pilot": 0.6})
+    assert power["accepted"] is accepted
+    assert not comparison._power("t", 4, found, {"pilot": 0.39})["accepted"]
     verdict = comparison._verdict(power, "FOTON", rules.HEAD, False, "?", found)
     assert verdict["holds"] and verdict["power"] is accepted and verdict["low"] < verdict["difference"] < 0
     lists = comparison.tallies({"verdicts": [verdict]})
