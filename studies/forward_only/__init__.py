@@ -1,16 +1,21 @@
-"""Learning by two forward passes against backpropagation, from 3 to 50 layers: errors, angles, and what carries them.
+"""Learning by two forward passes against backpropagation, from 4 to 50 layers: errors, angles, and what carries them.
 
-    python -m studies.forward_only
+    python -m studies.forward_only                       # digits and Burgers' equation, 4 and 10 layers
+    python -m studies.forward_only --preset medium       # 4 to 50 layers: what the page shows
+    python -m studies.forward_only --preset easy         # tasks that the last layer alone nearly solves; convolutions
     python -m studies.forward_only --preset fashion      # convolutions on 28×28 images; see data_gen.fashion_mnist
-    python -m studies.forward_only --preset full
 
 FOTON (arXiv:2512.20668) makes the perturbed pass of PEPITA (arXiv:2201.11665) carry the error of backpropagation: its
-projection is the transposed network, and its hidden layers are orthogonal. The study trains networks of equal layers by
-FOTON, by backpropagation with the same constraint and without it, by PEPITA, and with all but the last layer left as
-drawn: Darcy coefficients to 16 principal components of the pressure, digits by dense layers, images by orthogonal
-convolutions. Every arm and depth has the rate, and the share of it for hidden layers (or the scale of the random
-matrix, which acts like one), that validate best with the first seed. Is it the gradient where layers are linear? Does
-it train at any depth? Does it beat PEPITA?
+projection is the transposed network, and its hidden layers are orthogonal. Does it train hidden layers at any depth,
+does it keep up with backpropagation, and does it beat the other rules without a backward pass through the weights?
+
+The first part takes narrow networks on tasks where training the last layer alone errs at least twice as much as
+backpropagation (`hard_tasks`): digits through eight numbers, a checkerboard, Burgers' equation by unitary spectral
+layers. FOTON, backpropagation with the same constraint and without, PEPITA, feedback alignment and its direct form have
+one grid of optimisers, rates and shares of the rate for hidden layers, from which each takes what validates best over
+pilot seeds; other seeds are tested (`comparison`). The second part (`--tasks`, `--images`) has the tasks without that
+power: Darcy coefficients to 16 principal components of the pressure, digits by 64 numbers, orthogonal convolutions; its
+choices are made with the first seed.
 """
 
 from __future__ import annotations
@@ -24,6 +29,7 @@ from typing import Any, Literal
 
 from tqdm.auto import tqdm
 
+from studies.forward_only.comparison import check, compare
 from studies.forward_only.report import answer, claims, draw, print_report, summary
 from studies.forward_only.runs import ABLATIONS, ARMS, RANDOM, Spec, linear_difference, task_of, train_once
 from studies.kit.choices import require_known
@@ -33,12 +39,15 @@ from studies.kit.study import finished, opened, picked
 
 @dataclass(frozen=True)
 class Config:
-    tasks: tuple[str, ...] = ("darcy", "dense:digits")  # "darcy", or "dense:" and a name or folder of images
+    hard: tuple[str, ...] = ("digits", "checkerboard", "burgers")  # tasks that need hidden layers
+    hard_depths: tuple[int, ...] = (4, 10)  # hidden layers there; digits alone have 30 and 50
+    pilots: tuple[int, ...] = (100, 101)  # seeds with which rates are chosen there, and whether a task has power
+    tasks: tuple[str, ...] = ()  # further ones: "darcy", or "dense:" and a name or folder of images
     depths: tuple[int, ...] = (3, 10, 30)  # hidden layers of the dense networks
     arms: tuple[str, ...] = ARMS  # ways to train
     ablations: tuple[str, ...] = ABLATIONS  # what is taken from FOTON in turn
     ablation_depth: int = 10  # hidden layers there
-    images: str = "digits"  # images of the convolutional networks, a name or folder; empty: none
+    images: str = ""  # images of the convolutional networks, a name or folder; empty: none
     image_depths: tuple[int, ...] = (2, 6)  # their hidden layers
     image_samples: tuple[int, int, int] = (1257, 180, 360)
     """training, validation and test images, of dense networks too"""
@@ -54,23 +63,42 @@ class Config:
     hidden: tuple[float, ...] = (0.01, 0.1, 1.0)
     """rates of hidden layers to choose from, times the last layer's; for arms without a random matrix"""
     angles: int = 9  # how often in a training the gradient is compared with the true one
-    seeds: tuple[int, ...] = (0, 1, 2)  # of the initial weights, the order of the samples, and the random matrices
+    seeds: tuple[int, ...] = (
+        0,
+        1,
+        2,
+        3,
+        4,
+    )  # of the initial weights, the order of the samples, and the random matrices
     workers: int = 2  # processes that train side by side, one thread each; 1: none but this one
     output: Path = Path("runs/forward_only")  # folder for results.json and the figures
 
 
 PRESETS = {
-    "quick": Config(),
+    "quick": Config(hard=("digits", "burgers"), pilots=(100,)),
+    "medium": Config(hard_depths=(4, 10, 30, 50), output=Path("runs/forward_only_medium")),
+    "easy": Config(
+        hard=(),
+        tasks=("darcy", "dense:digits"),
+        images="digits",
+        seeds=(0, 1, 2),
+        output=Path("runs/forward_only_easy"),
+    ),
     "fashion": Config(
-        tasks=(),
+        hard=(),
         ablations=(),
         images="fashion-mnist",
         image_depths=(2, 8),
         image_samples=(4000, 1000, 4000),
         steps=400,
+        seeds=(0, 1, 2),
         output=Path("runs/forward_only_fashion"),
     ),
     "full": Config(
+        hard_depths=(4, 10, 30, 50),
+        pilots=(100, 101, 102, 103, 104),
+        seeds=tuple(range(10)),
+        tasks=("darcy", "dense:digits"),
         depths=(3, 10, 30, 50),
         images="fashion-mnist",
         image_depths=(2, 8, 20),
@@ -82,12 +110,18 @@ PRESETS = {
 
 
 def run(config: Config) -> dict[str, Any]:
-    """Trains, prints the tables, writes results.json, figures/errors.png and figures/cosines.png; returns the results.
+    """Trains, prints the tables, writes results.json and the figures; returns the results.
+
+    Figures: hard.png and hard_cosines.png of the tasks that need hidden layers, errors.png and cosines.png of others.
+    Trainings of the former are kept in the folder ``cells``, from which a stopped run resumes.
 
     Raises ValueError for unknown arms and tasks; FileNotFoundError for images that are not there.
     """
     _check(config)
-    folder = opened(config, seeds=config.seeds, methods=["foton", "pepita"])
+    folder = opened(
+        config, seeds=config.seeds, methods=["foton", "pepita", "feedback_alignment", "direct_feedback_alignment"]
+    )
+    compared = compare(config) if config.hard else {"rows": [], "power": [], "verdicts": []}
     cases = [(task, arm, depth) for task in config.tasks for depth in config.depths for arm in config.arms]
     cases += [(task, arm, config.ablation_depth) for task in config.tasks for arm in config.ablations]
     if config.images:
@@ -97,10 +131,12 @@ def run(config: Config) -> dict[str, Any]:
     references = {task: task_of(task, _samples(task, config)).reference for task in dict.fromkeys(c[0] for c in cases)}
     runs = _train(cases, config)
     kinds = ("dense", "convolution", "spectral")
-    depths = sorted({*(config.depths if config.tasks else ()), *(config.image_depths if config.images else ())})
+    depths = {row["depth"] for row in compared["rows"]}
+    depths |= {*(config.depths if config.tasks else ()), *(config.image_depths if config.images else ())}
     results: dict[str, Any] = {
+        "hard": compared,
         "references": references,
-        "linear": {kind: {str(depth): linear_difference(kind, depth) for depth in depths} for kind in kinds},
+        "linear": {kind: {str(depth): linear_difference(kind, depth) for depth in sorted(depths)} for kind in kinds},
         "runs": runs,
     }
     results["summary"] = summary(runs, config)
@@ -204,5 +240,8 @@ def _check(config: Config) -> None:
     for task in config.tasks:
         if task != "darcy" and not task.startswith("dense:"):
             raise ValueError(f"--tasks {task!r}: expected 'darcy', or 'dense:' and the name of images")
-    if not (config.seeds and config.rates and config.scales and config.hidden and (config.tasks or config.images)):
-        raise ValueError("--seeds, --rates, --scales, --hidden, and --tasks or --images: expected at least one of each")
+    check(config)
+    if not (config.seeds and config.rates and config.scales and config.hidden):
+        raise ValueError("--seeds, --rates, --scales, --hidden: expected at least one of each")
+    if not (config.hard or config.tasks or config.images):
+        raise ValueError("--hard, --tasks, --images: expected at least one task")

@@ -10,6 +10,7 @@ import numpy as np
 
 from sciops.evaluation import FEWEST
 from sciops.plotting import figure, series
+from studies.forward_only import hard_report
 from studies.kit.answers import sentence
 from studies.kit.figures import band, ticks
 from studies.kit.tables import grouped, print_table
@@ -83,7 +84,10 @@ def claims(results: dict[str, Any], config: Config) -> list[dict[str, Any]]:
 
 
 def answer(results: dict[str, Any]) -> str:
-    """In how many cases, each a task and a depth, every seed shows what is claimed."""
+    """The verdicts on tasks that need hidden layers; of the others in how many cases every seed shows a claim."""
+    hard = hard_report.answer(results["hard"])
+    if hard:
+        return hard
     counts: dict[str, list[int]] = {}
     for one in results["claims"]:
         text = one["claim"].partition(": ")[2]
@@ -95,6 +99,8 @@ def answer(results: dict[str, Any]) -> str:
 
 
 def print_report(results: dict[str, Any], config: Config) -> None:
+    if results["hard"]["rows"]:
+        hard_report.show(results["hard"], config)
     for task, reference in results["references"].items():
         rows = [r for r in results["summary"] if r["task"] == task]
         depths = sorted({r["depth"] for r in rows})
@@ -116,6 +122,8 @@ def print_report(results: dict[str, Any], config: Config) -> None:
     print("\nwithout activations: largest relative difference to the gradient, float64")
     for kind, by_depth in results["linear"].items():
         print(f"  {kind:<14}" + "   ".join(f"{d} layers {value:.0e}" for d, value in by_depth.items()))
+    if not results["summary"]:
+        return
     few = f"; {len(config.seeds)} seeds, a verdict needs {FEWEST}" if len(config.seeds) < FEWEST else ""
     print(f"\nclaims, by number of layers where every seed shows them{few}")
     for one in results["claims"]:
@@ -132,7 +140,11 @@ def _cell(row: dict[str, Any]) -> str:
 
 
 def draw(results: dict[str, Any], config: Config, folder: Path) -> None:
-    """errors.png and cosines.png."""
+    """hard.png and hard_cosines.png; errors.png and cosines.png."""
+    if results["hard"]["rows"]:
+        hard_report.draw(results["hard"], folder)
+    if not results["summary"]:
+        return
     tasks = list(results["references"])
     caption = "Test error against the number of hidden layers, mean and range of the seeds, for every rule of learning."
     with figure(folder / "errors.png", 1, len(tasks), width=3.6, height=3.3, caption=caption) as (fig, axes):

@@ -144,13 +144,21 @@ RESULTS = {
     ),
     "forward_only": (
         {
-            "claims": [
-                {"claim": "the gradient itself without activations, dense layers", "seen": [3], "not seen": []},
-                {"claim": "darcy: FOTON errs less", "seen": [3, 10], "not seen": []},
-                {"claim": "dense:digits: FOTON errs less", "seen": [], "not seen": [3]},
-            ]
+            "hard": {
+                "power": [{"accepted": True}, {"accepted": False}],
+                "verdicts": [
+                    {"task": "t", "depth": 4, "asked": "FOTON errs less than A", "power": True, "holds": True}
+                    | {"winner": "first"},
+                    {"task": "t", "depth": 9, "asked": "FOTON errs less than A", "power": False, "holds": True}
+                    | {"winner": "first"},
+                    {"task": "t", "depth": 4, "asked": "FOTON is near B", "power": True, "holds": False}
+                    | {"winner": "second"},
+                ],
+            },
+            "claims": [],
         },
-        "Cases (task and depth) in which every seed shows it: FOTON errs less in 2 of 3.",
+        "1 of 2 cases (task and depth) need hidden layers; FOTON errs less than A in 1 of 1; FOTON is near B in 0 of 1 "
+        "(the opposite in 1).",
     ),
     "gap_sentences": (
         {

@@ -13,7 +13,9 @@ from studies import forward_only as study
 from studies.forward_only import runs
 
 CONFIG = study.Config(
+    hard=(),
     tasks=("darcy", "dense:digits"),
+    images="digits",
     depths=(3,),
     ablation_depth=3,
     ablations=("no projection", "random F"),

@@ -19,6 +19,7 @@ from torch import Tensor
 from sciops.models.sequences.through_time.highway_rnn import highway_rnn
 from sciops.training.gradients.backprop import backprop
 from sciops.training.gradients.diagnosis import compared, groups_of
+from sciops.training.gradients.feedback_alignment import feedback_alignment
 from sciops.training.gradients.forward_only import feedback_matrix, forward_only, keep_orthogonal, project_
 from sciops.training.gradients.highway import highway, highway_stack
 from sciops.training.gradients.options import check_options, options_at
@@ -30,6 +31,7 @@ GRADIENTS: dict[str, Callable[..., Tensor]] = {
     "backprop": backprop,
     "highway": highway,
     "forward_only": forward_only,
+    "feedback_alignment": feedback_alignment,
     "state_feedback": state_feedback,
 }
 AFTER_STEP = {"forward_only": keep_orthogonal}
@@ -43,6 +45,7 @@ __all__ = [
     "backprop",
     "check_options",
     "compared",
+    "feedback_alignment",
     "feedback_matrix",
     "forward_only",
     "groups_of",

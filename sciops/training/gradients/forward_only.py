@@ -98,7 +98,7 @@ def forward_only(
     keeper.catch_up()
 
     def clean() -> tuple[Pass, Tensor, Tensor]:
-        return _clean_pass(inner, stack, loss_fn, batch, temperature, differentiable=foton)
+        return run_clean(inner, stack, loss_fn, batch, temperature, differentiable=foton)
 
     run, loss, g = clean()
     if foton:
@@ -137,7 +137,7 @@ def forward_only(
         for p, value in zip(own, source.weight_gradients(i, cotangent, own) if own else ()):
             if value is not None:
                 gradients[p] = gradients[p] + value if p in gradients else value
-    _add(gradients)
+    accumulate(gradients)
     return loss
 
 
@@ -163,7 +163,7 @@ def random_feedback(
     return (scale * values).to(dtype=dtype, device=device)
 
 
-def _clean_pass(
+def run_clean(
     model: nn.Module, stack: LinearStack, loss_fn: Any, batch: Any, temperature: float, *, differentiable: bool
 ) -> tuple[Pass, Tensor, Tensor]:
     """The stack's clean run, the loss, and ∂loss/∂(its output), without the temperature."""
@@ -221,7 +221,7 @@ def _matrix(stack: LinearStack) -> Tensor:
     return reduce(torch.matmul, weights).mT
 
 
-def _add(gradients: dict[nn.Parameter, Tensor]) -> None:
+def accumulate(gradients: dict[nn.Parameter, Tensor]) -> None:
     """Adds to ``.grad``, the mean over the processes where there are several."""
     values = list(gradients.values())
     if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
