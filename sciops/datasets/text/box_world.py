@@ -68,6 +68,87 @@ def boxes(
     return SequenceTask(tokens, targets, len(words), groups)
 
 
+def box_statements(
+    samples: int, *, length: int = 20, boxes: int = 3, items: int = 4, moves: float = 0.35, seed: int
+) -> SequenceTask:
+    """A world of boxes in which every token is a statement about one box: which state it had, and what is done to it.
+
+    Every state of a box has a name of its own, new in every story. A statement has four symbols: the name of the state
+    that it makes; the names of up to two states that it reads, in any order; an item that is put in or removed. With
+    equal chance among the boxes, and items that are nowhere or inside,
+
+    * "put i into box b" reads the last state of b;
+    * "remove i from box b" reads the last state of b;
+    * "move the contents of box a to box b", with the probability `moves` where a holds something, is two statements:
+      the new state of b reads those of a and b, and that of a, which is empty, reads nothing.
+
+    Asked after every statement: for each item, whether the box now holds it, all at once.
+
+    length : statements, the first `boxes` of which put an item into a box each or leave it empty
+    tokens : (samples, length, 4); targets (samples, length, items), the second to last symbol for no, the last for yes
+    groups : "links", of the longest chain of states that the statement reads, of the shape of the targets
+    symbols : 2·length + 2·items + 4
+
+    Without the order of words and the recency of statements in the sentences of `boxes`: what is left is following
+    states. Raises ValueError for sizes that do not fit.
+    """
+    positive(samples=samples)
+    if boxes < 2 or items < boxes or length < boxes or not 0 <= moves <= 1:
+        raise ValueError(
+            f"boxes={boxes}, items={items}, length={length}, moves={moves}: expected at least 2 boxes, as many items "
+            "and statements as boxes, and a share in 0 … 1"
+        )
+    rng = np.random.default_rng(seed)
+    nothing = 2 * length  # no state is read; 2·length + 1: nothing is done
+    symbols = nothing + 2 * items + 4
+    tokens, held = np.empty((samples, length, 4), dtype=np.int64), np.zeros((samples, length, items), dtype=bool)
+    links = np.zeros((samples, length), dtype=np.int64)
+    names = rng.permuted(np.tile(np.arange(length), (samples, 1)), axis=1)
+    for story in range(samples):
+        for t, (reads, done, inside) in enumerate(_statements(rng, length, boxes, items, moves)):
+            read = [length + names[story, r] for r in reads] + [nothing] * (2 - len(reads))
+            tokens[story, t] = (names[story, t], *(read if rng.random() < 0.5 else read[::-1]), nothing + 1 + done)
+            held[story, t, list(inside)] = True
+            links[story, t] = max((1 + links[story, r] for r in reads), default=0)
+    groups = {"links": np.repeat(links[..., None], items, axis=-1)}
+    return SequenceTask(tokens, symbols - 2 + held, symbols, groups)
+
+
+def _statements(
+    rng: np.random.Generator, length: int, boxes: int, items: int, moves: float
+) -> list[tuple[list[int], int, set[int]]]:
+    """(statements read, 0 for nothing done, 1 + i for item i put, 1 + items + i for removed, what the box now holds)."""
+    said: list[tuple[list[int], int, set[int]]] = []
+    free, world, last = set(range(items)), [set[int]() for _ in range(boxes)], list(range(boxes))
+    for box in world:
+        item = int(rng.choice(sorted(free))) if rng.random() < 2 / 3 else None
+        if item is not None:
+            free.remove(item)
+            box.add(item)
+        said.append(([], 0 if item is None else 1 + item, set(box)))
+    while len(said) < length:
+        filled = [b for b in range(boxes) if world[b]]
+        if len(said) + 2 <= length and filled and rng.random() < moves:
+            a = int(rng.choice(filled))
+            b = int(rng.choice([box for box in range(boxes) if box != a]))
+            world[b] |= world[a]
+            world[a] = set()
+            said.append(([last[a], last[b]], 0, set(world[b])))
+            last[b] = len(said) - 1
+            said.append(([], 0, set()))
+            last[a] = len(said) - 1
+            continue
+        possible = [(b, True) for b in range(boxes) if free] + [(b, False) for b in filled]
+        b, put = possible[rng.integers(len(possible))]
+        stock = free if put else world[b]
+        item = int(rng.choice(sorted(stock)))
+        (world[b].add if put else free.add)(item)
+        stock.remove(item)
+        said.append(([last[b]], 1 + item if put else 1 + items + item, set(world[b])))
+        last[b] = len(said) - 1
+    return said
+
+
 def exact_match(said: np.ndarray, task: SequenceTask) -> dict[str, Any]:
     """Share of boxes with every word right, of what a model says at each position, by operations that touched the box.
 

@@ -48,6 +48,53 @@ def pointer_chain(
     return SequenceTask(tokens, 2 * length + answers, 2 * length + values, {"hop": hops})
 
 
+def block_pointers(
+    samples: int, *, blocks: int, block: int, values: int, roots: float = 0.15, farthest: int = 3, seed: int
+) -> SequenceTask:
+    """Chains of links in blocks of tokens, of which every link to another block goes to that block's first token.
+
+    Tokens are as in `pointer_chain`, of n = blocks·block. The first token of a block has its parent in the first token
+    of a block 2 to `farthest` blocks before, alike among those that there are, or it is a root: always in the first two
+    blocks, with the probability `roots` in others. Of the other tokens of a block one, anywhere, is a root; the others
+    have their parent among the earlier tokens of their block alike. So a token's chain ends in its block, or goes on to
+    the first token of other blocks, and what it needs of another block is one token, the same for all who ask.
+
+    Names of first tokens are a permutation of 0 … blocks − 1 in every sequence, those of the others of blocks … n − 1.
+
+    groups : "hop", links to the root; "crossings", those of them to another block. symbols : 2n + values
+
+    Raises ValueError for blocks of fewer than 2 tokens, and for `farthest` below 2.
+    """
+    positive(samples=samples, blocks=blocks, values=values)
+    if block < 2 or farthest < 2 or not 0 <= roots <= 1:
+        raise ValueError(
+            f"block={block}, farthest={farthest}, roots={roots}: expected at least 2, at least 2 and a share in 0 … 1"
+        )
+    rng, n = np.random.default_rng(seed), blocks * block
+    parents = np.full((samples, n), -1)
+    for b in range(blocks):
+        first = b * block
+        if b > 1:
+            back = rng.integers(2, min(farthest, b) + 1, samples)
+            parents[:, first] = np.where(rng.random(samples) < roots, -1, first - back * block)
+        own = rng.integers(1, block, samples)
+        for j in range(1, block):
+            parents[:, first + j] = np.where(own == j, -1, first + rng.integers(0, j, samples))
+    _, answers, hops = _followed(rng, parents, values)
+    at, rows = np.arange(n), np.arange(samples)
+    crossings = np.zeros_like(hops)
+    for t in range(n):
+        before = parents[:, t]
+        crossed = crossings[rows, before] + (before // block != t // block)
+        crossings[:, t] = np.where(before < 0, 0, crossed)
+    names = np.empty_like(parents)
+    of_first = at % block == 0
+    names[:, of_first] = rng.permuted(np.tile(np.arange(blocks), (samples, 1)), axis=1)
+    names[:, ~of_first] = rng.permuted(np.tile(np.arange(blocks, n), (samples, 1)), axis=1)
+    tokens = np.stack([names, _pointed(names, parents, answers, n)], axis=-1)
+    return SequenceTask(tokens, 2 * n + answers, 2 * n + values, {"hop": hops, "crossings": crossings})
+
+
 def packed_pointers(samples: int, *, length: int, chains: int, values: int, properties: int, seed: int) -> SequenceTask:
     """`properties` independent pointer chains in the same tokens: a token has one name and a link of every system.
 
