@@ -86,7 +86,8 @@ def box_statements(
 
     length : statements, the first `boxes` of which put an item into a box each or leave it empty
     tokens : (samples, length, 4); targets (samples, length, items), the second to last symbol for no, the last for yes
-    groups : "links", of the longest chain of states that the statement reads, of the shape of the targets
+    groups : "links", the reads from the statement back to the one that put the item in or removed it; for an item of
+        which the states that are read say nothing, those back to the farthest of them. Of the shape of the targets
     symbols : 2·length + 2·items + 4
 
     Without the order of words and the recency of statements in the sentences of `boxes`: what is left is following
@@ -98,55 +99,53 @@ def box_statements(
             f"boxes={boxes}, items={items}, length={length}, moves={moves}: expected at least 2 boxes, as many items "
             "and statements as boxes, and a share in 0 … 1"
         )
-    rng = np.random.default_rng(seed)
-    nothing = 2 * length  # no state is read; 2·length + 1: nothing is done
+    rng, rows, nothing = np.random.default_rng(seed), np.arange(samples), 2 * length
     symbols = nothing + 2 * items + 4
-    tokens, held = np.empty((samples, length, 4), dtype=np.int64), np.zeros((samples, length, items), dtype=bool)
-    links = np.zeros((samples, length), dtype=np.int64)
     names = rng.permuted(np.tile(np.arange(length), (samples, 1)), axis=1)
-    for story in range(samples):
-        for t, (reads, done, inside) in enumerate(_statements(rng, length, boxes, items, moves)):
-            read = [length + names[story, r] for r in reads] + [nothing] * (2 - len(reads))
-            tokens[story, t] = (names[story, t], *(read if rng.random() < 0.5 else read[::-1]), nothing + 1 + done)
-            held[story, t, list(inside)] = True
-            links[story, t] = max((1 + links[story, r] for r in reads), default=0)
-    groups = {"links": np.repeat(links[..., None], items, axis=-1)}
-    return SequenceTask(tokens, symbols - 2 + held, symbols, groups)
+    tokens, held = np.empty((samples, length, 4), dtype=np.int64), np.zeros((samples, length, items), dtype=bool)
+    links = np.zeros((samples, length, items), dtype=np.int64)
+    inside = np.zeros((samples, boxes + 1, items), dtype=bool)  # the last row: items that are nowhere
+    inside[:, boxes] = True
+    last, emptied = np.tile(np.arange(boxes), (samples, 1)), np.full(samples, -1)
+    for t in range(length):
+        filled, empties = inside[:, :boxes].any(-1), emptied >= 0
+        if t < boxes:
+            moved, a = np.zeros(samples, dtype=bool), np.full(samples, boxes)
+            b, acts = np.full(samples, t), rng.random(samples) < 2 / 3
+        else:
+            moved = ~empties & filled.any(1) & (rng.random(samples) < moves) & (t + 2 <= length)
+            some_free = np.repeat(inside[:, boxes].any(1)[:, None], boxes, axis=1)
+            drawn = _among(rng, np.concatenate([some_free, filled], axis=1))
+            b, acts = drawn % boxes, ~moved & ~empties
+            a = np.where(drawn < boxes, boxes, b)  # where the item is taken from
+            source = _among(rng, filled)
+            b = np.where(moved, (source + rng.integers(1, boxes, samples)) % boxes, np.where(empties, emptied, b))
+            a = np.where(moved, source, a)
+        put = a == boxes
+        item = _among(rng, inside[rows, a])
+        into = np.where(put, b, boxes)
+        inside[rows[acts], a[acts], item[acts]] = False
+        inside[rows[acts], into[acts], item[acts]] = True
+        inside[rows[moved], b[moved]] |= inside[rows[moved], a[moved]]
+        inside[rows[moved], a[moved]] = False
+        reads = np.stack([last[rows, b], last[rows, a.clip(max=boxes - 1)]], axis=1)
+        used = np.stack([~empties & (t >= boxes), moved], axis=1)
+        there = held[rows[:, None], reads] & used[..., None]  # an item is in one box at most
+        counts = np.where(there.any(1, keepdims=True), there, True) & used[..., None]
+        links[:, t] = np.where(counts, 1 + links[rows[:, None], reads], 0).max(1)
+        links[rows[acts], t, item[acts]] = 0
+        read = np.where(used, length + names[rows[:, None], reads], nothing)
+        done = np.where(acts, 1 + item + np.where(put, 0, items), 0)
+        tokens[:, t] = np.stack([names[:, t], *rng.permuted(read, axis=1).T, nothing + 1 + done], axis=1)
+        held[:, t] = inside[rows, b]
+        last[rows, b] = t
+        emptied = np.where(moved, a, -1)
+    return SequenceTask(tokens, symbols - 2 + held, symbols, {"links": links})
 
 
-def _statements(
-    rng: np.random.Generator, length: int, boxes: int, items: int, moves: float
-) -> list[tuple[list[int], int, set[int]]]:
-    """(statements read, 0 for nothing done, 1 + i for item i put, 1 + items + i for removed, what the box now holds)."""
-    said: list[tuple[list[int], int, set[int]]] = []
-    free, world, last = set(range(items)), [set[int]() for _ in range(boxes)], list(range(boxes))
-    for box in world:
-        item = int(rng.choice(sorted(free))) if rng.random() < 2 / 3 else None
-        if item is not None:
-            free.remove(item)
-            box.add(item)
-        said.append(([], 0 if item is None else 1 + item, set(box)))
-    while len(said) < length:
-        filled = [b for b in range(boxes) if world[b]]
-        if len(said) + 2 <= length and filled and rng.random() < moves:
-            a = int(rng.choice(filled))
-            b = int(rng.choice([box for box in range(boxes) if box != a]))
-            world[b] |= world[a]
-            world[a] = set()
-            said.append(([last[a], last[b]], 0, set(world[b])))
-            last[b] = len(said) - 1
-            said.append(([], 0, set()))
-            last[a] = len(said) - 1
-            continue
-        possible = [(b, True) for b in range(boxes) if free] + [(b, False) for b in filled]
-        b, put = possible[rng.integers(len(possible))]
-        stock = free if put else world[b]
-        item = int(rng.choice(sorted(stock)))
-        (world[b].add if put else free.add)(item)
-        stock.remove(item)
-        said.append(([last[b]], 1 + item if put else 1 + items + item, set(world[b])))
-        last[b] = len(said) - 1
-    return said
+def _among(rng: np.random.Generator, possible: np.ndarray) -> np.ndarray:
+    """(samples,) one column of those that are possible, alike; any where none is."""
+    return np.where(possible, rng.random(possible.shape), -1.0).argmax(1)
 
 
 def exact_match(said: np.ndarray, task: SequenceTask) -> dict[str, Any]:
