@@ -41,7 +41,7 @@ from studies.kit.cells import kept
 from studies.kit.choices import require_known
 from studies.kit.study import finished, opened
 
-PARTS = ("layers", "gammas", "blocks", "crossing", "boxes", "language", "times", "tiles", "properties", "tasks")
+PARTS = ("layers", "gammas", "crossing", "blocks", "boxes", "language", "times", "tiles", "properties", "tasks")
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Config:
     statement_gammas: tuple[float, ...] = (0.7, 0.9)  # γ of the resolvents there
     corpus: str = "python"  # text of the language models, as of studies.language_model
     language_width: int = 64  # their channels, in two blocks of four heads
-    language_steps: int = 20  # their training steps, of 16 windows of 64 tokens
+    language_steps: int = 20  # their training steps, of 8 windows of 64 tokens
     language_rates: tuple[float, ...] = (3e-3,)  # largest rates to choose from there
     lengths: tuple[int, ...] = (512, 1024, 2048, 4096)  # lengths that are timed
     dense_to: int = 16384  # the dense operator is timed up to this length
@@ -101,12 +101,12 @@ _MEDIUM = Config(
     block_steps=200,
     block_rates=(3e-3, 6e-3),
     longer=3,
-    crossing_blocks=12,
-    crossing_width=96,
-    crossing_steps=200,
-    statement_steps=1500,
-    statement_rates=(2.5e-3, 5e-3, 1e-2),
-    language_steps=400,
+    crossing_blocks=10,
+    crossing_width=80,
+    crossing_steps=150,
+    statement_steps=1000,
+    statement_rates=(5e-3, 1e-2),
+    language_steps=500,
     language_rates=(5e-3, 1e-2),
     softmax_steps=(800, 2000, 3000, 8000),
     property_steps=5000,

@@ -23,7 +23,7 @@ from studies.kit.text_training import text_data, train_language
 
 OFF, OFF_OVERLAP = "tiles alone", "tiles, overlap"
 ALONE = ("level 1", "level 2", OFF)  # forms without overlap, which do not follow near links: not trained on far ones
-CONTEXT, BATCH, SCORED = 64, 16, 10_000  # of the language models: tokens of a window, windows a step, tokens scored
+CONTEXT, BATCH, SCORED = 64, 8, 10_000  # of the language models: tokens of a window, windows a step, tokens scored
 
 
 def forms(width: int, m: int, *, overlap: bool = True) -> dict[str, dict[str, Any]]:
@@ -56,7 +56,7 @@ def blocks(config: Any, folder: Path) -> dict[str, Any]:
                     f"{name}, {kind}", model, "pointers", task, config.block_steps, 0.0, config.tested, block=m
                 )
                 rows.append(_row(arm, config.block_rates, config, folder) | {"name": name, "form": form, "m": m})
-                if kind == "near" and form in ("level 1", "level 2"):
+                if kind == "near" and form == "level 1":
                     results["tries"] += _tries(replace(arm, rate=rows[-1]["rate"]), name, config, folder)
             if kind == "near":
                 test = TASKS["pointers"](config.tested, seed=TEST_SEED, **task)
@@ -66,14 +66,13 @@ def blocks(config: Any, folder: Path) -> dict[str, Any]:
 
 
 def _tries(arm: Training, name: str, config: Any, folder: Path) -> list[dict[str, Any]]:
-    """The form without overlap with more steps, an open gate (level 1), and eight summaries of a block, one a head."""
+    """Level 1 without overlap with more steps, an open gate, and eight summaries of a block, one a head."""
     heads = arm.model["mixer_options"] | {"heads": 8}
     variants = {
         f"{config.longer} times the steps": replace(arm, steps=config.longer * arm.steps),
         "8 heads": replace(arm, model=arm.model | {"mixer_options": heads}),
+        "gate open at the start": replace(arm, gate=1.0),
     }
-    if "level 1" in name:
-        variants["gate open at the start"] = replace(arm, gate=1.0)
     rows = []
     for what, changed in variants.items():
         changed = replace(changed, name=f"{arm.name}, {what}")
