@@ -199,13 +199,18 @@ def summary(arm: Training, records: list[dict[str, Any]], group: str = "hop") ->
         "judged": [values[i] for i in often],
         "reach": [_reach([(values[i], row[i]) for i in often]) for row in by_seed],
         "worst": [min(row[i] for i in often) for row in by_seed],
-        "late_gain": float(np.mean([r["curve"][-1]["accuracy"] - r["curve"][-2]["accuracy"] for r in records])),
+        "late_gain": float(np.mean([_late_gain(record["curve"]) for record in records])),
         "steps": arm.steps,
         "batch": arm.batch,
         "rate": arm.rate,
         "parameters": records[0]["parameters"],
         "seconds": float(np.mean([record["seconds"] for record in records])),
     }
+
+
+def _late_gain(curve: list[dict[str, float]]) -> float:
+    """What the last eighth of a training gained; all that there is after a single check."""
+    return curve[-1]["accuracy"] - (curve[-2]["accuracy"] if len(curve) > 1 else 0.0)
 
 
 def _reach(accuracies: list[tuple[int, float]], least: float = 0.95) -> int:

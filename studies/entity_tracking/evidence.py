@@ -23,6 +23,7 @@ from studies.kit.text_training import text_data, train_language
 
 OFF, OFF_OVERLAP = "tiles alone", "tiles, overlap"
 ALONE = ("level 1", "level 2", OFF)  # forms without overlap, which do not follow near links: not trained on far ones
+SMALL = 16  # sequences in a batch of pointers
 CONTEXT, BATCH, SCORED = 64, 8, 10_000  # of the language models: tokens of a window, windows a step, tokens scored
 
 
@@ -42,6 +43,7 @@ def forms(width: int, m: int, *, overlap: bool = True) -> dict[str, dict[str, An
 def blocks(config: Any, folder: Path) -> dict[str, Any]:
     """{"near", "far": rows of arms, "tries": rows of the forms without overlap, "bound": by tokens a block}."""
     results: dict[str, Any] = {"tries": [], "bound": {}}
+    chosen: dict[str, float] = {}
     for kind, share in (("near", 0.0), ("far", config.long_links)):
         task = {"length": config.block_length, "chains": config.chains, "values": config.values, "local": config.local}
         task |= {"long_links": share} if share else {}
@@ -53,9 +55,11 @@ def blocks(config: Any, folder: Path) -> dict[str, Any]:
                     continue
                 name = form if form == "dense" else f"{form}, m = {m}"
                 arm = Training(
-                    f"{name}, {kind}", model, "pointers", task, config.block_steps, 0.0, config.tested, block=m
+                    f"{name}, {kind}", model, "pointers", task, config.block_steps, 0.0, config.tested, SMALL, block=m
                 )
-                rows.append(_row(arm, config.block_rates, config, folder) | {"name": name, "form": form, "m": m})
+                rates = config.block_rates if kind == "near" else [chosen[name]]
+                rows.append(_row(arm, rates, config, folder) | {"name": name, "form": form, "m": m})
+                chosen[name] = rows[-1]["rate"]
                 if kind == "near" and form == "level 1":
                     results["tries"] += _tries(replace(arm, rate=rows[-1]["rate"]), name, config, folder)
             if kind == "near":
@@ -83,8 +87,8 @@ def _tries(arm: Training, name: str, config: Any, folder: Path) -> list[dict[str
 def crossing(config: Any, folder: Path) -> dict[str, Any]:
     """{"rows": arms on chains whose links to other blocks go to their first tokens, "entries": the same with several}.
 
-    With r entries, r first tokens of a block are pointed at: "entries" has rows of three arms for each r > 1, at the
-    rates chosen for r = 1, and "bound" what one common answer a block allows (`shared_answers`), by r.
+    With r entries, r first tokens of a block are pointed at: "entries" has rows of three arms for all tokens but one of
+    a block, at the rates chosen for r = 1, and "bound" what one common answer a block allows (`shared_answers`), by r.
     """
     width, m = config.crossing_width, config.crossing_block
     task = {"blocks": config.crossing_blocks, "block": m, "values": config.values}
@@ -92,9 +96,9 @@ def crossing(config: Any, folder: Path) -> dict[str, Any]:
     models["level 1, additive"] = block_model(width, level=1, block=m, combine="additive")
     rows, entries, bound = [], [], {}
     for form, model in models.items():
-        arm = Training(f"{form}, crossing", model, "crossing", task, config.crossing_steps, 0.0, config.tested)
+        arm = Training(f"{form}, crossing", model, "crossing", task, config.crossing_steps, 0.0, config.tested, SMALL)
         rows.append(_row(arm, config.block_rates, config, folder) | {"name": form, "form": form, "m": m, "entries": 1})
-    for r in range(1, m):
+    for r in dict.fromkeys((1, m - 1)):
         several = task | {"entries": r}
         bound[str(r)] = shared_answers(TASKS["crossing"](config.tested, seed=TEST_SEED, **several), m)
         for row in rows if r > 1 else []:
@@ -102,7 +106,7 @@ def crossing(config: Any, folder: Path) -> dict[str, Any]:
             if form not in ("dense", "level 1", "level 2"):
                 continue
             name = f"{form}, {r} entries"
-            arm = Training(name, models[form], "crossing", several, config.crossing_steps, 0.0, config.tested)
+            arm = Training(name, models[form], "crossing", several, config.crossing_steps, 0.0, config.tested, SMALL)
             found = _row(arm, [row["rate"]], config, folder)
             entries.append(found | {"name": name, "form": form, "m": m, "entries": r})
     return {"rows": rows, "entries": entries, "bound": bound}
