@@ -69,9 +69,11 @@ _NAMES = {
     "associative_recall": "text.sequence_tasks",
     "needle": "text.sequence_tasks",
     "pointer_chain": "text.tracking",
+    "block_pointers": "text.tracking",
     "packed_pointers": "text.tracking",
     "overwrite": "text.tracking",
     "boxes": "text.box_world",
+    "box_statements": "text.box_world",
     "box_words": "text.box_world",
     "exact_match": "text.box_world",
     "fetch": "download.fetching",
@@ -105,14 +107,14 @@ if TYPE_CHECKING:  # for editors and type checkers, which do not run `__getattr_
     from sciops.datasets.formats.the_well.rules import check_well
     from sciops.datasets.images import ImageDataset, load_images
     from sciops.datasets.native import content_hash, group_name, read_native, resolutions, write_native
-    from sciops.datasets.text.box_world import box_words, boxes, exact_match
+    from sciops.datasets.text.box_world import box_statements, box_words, boxes, exact_match
     from sciops.datasets.text.corpora import read_corpus, read_documents, read_text
     from sciops.datasets.text.gap_sentences import gap_pair, principal_sentences, sentences
     from sciops.datasets.text.sequence_tasks import SequenceTask, associative_recall, copy, mqar, needle
     from sciops.datasets.text.summaries import Summarised, docstrings, package_descriptions, split_summaries
     from sciops.datasets.text.token_data import TokenSequences, TokenWindows, open_tokens, write_tokens
     from sciops.datasets.text.tokenizers import encode_documents, load_tokenizer, tokenizer_for
-    from sciops.datasets.text.tracking import overwrite, packed_pointers, pointer_chain
+    from sciops.datasets.text.tracking import block_pointers, overwrite, packed_pointers, pointer_chain
 
 
 def __getattr__(name: str) -> Any:

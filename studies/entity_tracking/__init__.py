@@ -10,7 +10,11 @@ one. Parts:
 
 layers      accuracy by links for softmax attention of 1 to 4 layers and one layer of the resolvent
 gammas      the same for other γ
-blocks      the structured forms of arXiv:2605.22476's kind on chains of near links, and with a tenth of far ones
+blocks      the structured forms of arXiv:2605.22476's kind on chains of near links, and with a tenth of far ones, each
+            with its reduced system and without; the form without overlap trained longer and started otherwise
+crossing    chains whose links go from block to block, to one token of each: what the reduced system is for
+boxes       a world of boxes in statements, exact match, trained until it is learnt
+language    small language models of a text: what the resolvent costs or gains where nothing has to be tracked
 times       seconds of all forms over lengths; the exponent; what is saved against the dense operator
 tiles       two ways to solve with many small triangles
 properties  several pointer systems in the same tokens: what happens beyond one system a head
@@ -30,13 +34,14 @@ from typing import Any
 import torch
 
 from studies.entity_tracking.arms import Training, block_model, resolvent_model, softmax_model, summary, trained
-from studies.entity_tracking.report import answer, draw, print_all, targets
+from studies.entity_tracking.evidence import blocks, boxes, crossing, language
+from studies.entity_tracking.report import answer, draw, print_all, targets, verdicts
 from studies.entity_tracking.timings import tile_times, times
 from studies.kit.cells import kept
 from studies.kit.choices import require_known
 from studies.kit.study import finished, opened
 
-PARTS = ("layers", "gammas", "blocks", "times", "tiles", "properties", "tasks")
+PARTS = ("layers", "gammas", "crossing", "blocks", "boxes", "language", "times", "tiles", "properties", "tasks")
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,8 @@ class Config:
     seeds: int = 3  # trainings of one layer
     deep_seeds: int = 1  # trainings of softmax models of more than one layer
     block_seeds: int = 1
-    """trainings of block forms, with several pointer systems, on overwritten variables and on boxes"""
+    """trainings with several pointer systems, on overwritten variables and on boxes in sentences"""
+    arm_seeds: int = 1  # trainings of each arm of blocks, crossing, boxes and language, whose rate is chosen before
     tested: int = 1024  # test sequences; a fourth as many of the world of boxes
     length: int = 32  # tokens of a pointer chain
     chains: int = 4  # chains in a sequence, of random lengths
@@ -58,10 +64,25 @@ class Config:
     gammas: tuple[float, ...] = (0.5, 0.8, 0.9, 0.95)  # γ that are compared
     block_length: int = 32  # tokens of the chains for block forms
     block_width: int = 64  # channels there: at least twice as many as tokens, whose names have to be told apart
-    block_steps: int = 250  # training steps there
+    block_steps: int = 120  # training steps there
     local: int = 8  # farthest parent on chains of near links
     blocks: tuple[int, ...] = (8,)  # tokens a block
     long_links: float = 0.1  # share of far links in the second task for block forms
+    block_rates: tuple[float, ...] = (3e-3,)  # largest rates to choose from there, on near links, and in crossing
+    longer: int = 2  # times as many steps for block forms without overlap
+    crossing_blocks: int = 8  # blocks of the chains from block to block
+    crossing_block: int = 4  # tokens in each
+    crossing_width: int = 64  # channels of the models there
+    crossing_steps: int = 120  # training steps there
+    statements: int = 16  # statements of a story about boxes
+    world: tuple[int, int] = (3, 3)  # boxes and items there
+    statement_steps: int = 120  # training steps there
+    statement_rates: tuple[float, ...] = (5e-3,)  # largest rates to choose from there
+    statement_gammas: tuple[float, ...] = (0.7, 0.9)  # γ of the resolvents there
+    corpus: str = "python"  # text of the language models, as of studies.language_model
+    language_width: int = 64  # their channels, in two blocks of four heads
+    language_steps: int = 20  # their training steps, of 8 windows of 64 tokens
+    language_rates: tuple[float, ...] = (3e-3,)  # largest rates to choose from there
     lengths: tuple[int, ...] = (512, 1024, 2048, 4096)  # lengths that are timed
     dense_to: int = 16384  # the dense operator is timed up to this length
     heads: int = 1  # heads of what is timed
@@ -76,10 +97,17 @@ class Config:
 _MEDIUM = Config(
     deep_seeds=3,
     steps=500,
-    block_length=64,
-    block_width=128,
-    block_steps=400,
-    blocks=(8, 16),
+    arm_seeds=5,
+    block_steps=200,
+    block_rates=(3e-3, 6e-3),
+    crossing_blocks=10,
+    crossing_width=80,
+    crossing_steps=200,
+    statement_steps=1000,
+    statement_rates=(5e-3, 1e-2),
+    statement_gammas=(0.7,),
+    language_steps=300,
+    language_rates=(5e-3, 1e-2),
     softmax_steps=(800, 2000, 3000, 8000),
     property_steps=5000,
     properties=(2, 4, 5, 6),
@@ -94,8 +122,16 @@ PRESETS = {
         seeds=5,
         deep_seeds=5,
         block_seeds=3,
+        arm_seeds=10,
         steps=1500,
+        block_length=64,
+        block_width=128,
+        blocks=(8, 16),
         block_steps=1500,
+        crossing_steps=1000,
+        statement_steps=10_000,
+        statement_gammas=(0.7, 0.9),
+        language_steps=4000,
         softmax_steps=(1500, 10_000, 20_000, 20_000),
         property_steps=3000,
         properties=(1, 2, 3, 4, 5, 6, 7, 8),
@@ -121,7 +157,7 @@ def run(config: Config) -> dict[str, Any]:
     for part in (part for part in PARTS if part in config.parts):
         results[part] = _PARTS[part](config, folder.path / "records")
         folder.write_results(results)
-    results["targets"] = targets(results)
+    results["targets"], results["verdicts"] = targets(results), verdicts(results)
     return finished(folder, results, draw, print_all, answer=answer, picture="entity_tracking.png")
 
 
@@ -152,25 +188,6 @@ def _gammas(config: Config, folder: Path) -> list[dict[str, Any]]:
         arm = Training(name, model, "pointers", _chain(config), config.steps, config.rate, config.tested)
         rows.append(summary(arm, trained(arm, range(config.seeds), folder)) | {"name": f"γ = {gamma:g}"})
     return rows
-
-
-def _blocks(config: Config, folder: Path) -> dict[str, list[dict[str, Any]]]:
-    models = {"dense": (resolvent_model(config.block_width), None)}
-    for m in config.blocks:
-        for level, overlap in ((1, False), (2, False), (1, True), (2, True)):
-            name = f"level {level}{', overlap' if overlap else ''}, m = {m}"
-            models[name] = (block_model(config.block_width, level=level, block=m, overlap=overlap), (level, overlap))
-    results = {}
-    for kind, share in (("near", 0.0), ("far", config.long_links)):
-        task = {"length": config.block_length, "chains": config.chains, "values": config.values, "local": config.local}
-        task |= {"long_links": share} if share else {}
-        rows = []
-        for name, (model, form) in models.items():
-            arm = Training(f"{name}, {kind}", model, "pointers", task, config.block_steps, config.rate, config.tested)
-            records = trained(arm, range(config.block_seeds), folder)
-            rows.append(summary(arm, records) | {"name": name, "form": form, "mass": records[0].get("mass")})
-        results[kind] = rows
-    return results
 
 
 def _times(config: Config, folder: Path) -> dict[str, Any]:
@@ -232,7 +249,10 @@ def _tasks(config: Config, folder: Path) -> dict[str, list[dict[str, Any]]]:
 _PARTS = {
     "layers": _layers,
     "gammas": _gammas,
-    "blocks": _blocks,
+    "blocks": blocks,
+    "crossing": crossing,
+    "boxes": boxes,
+    "language": language,
     "times": _times,
     "tiles": _tiles,
     "properties": _properties,

@@ -9,12 +9,17 @@ import numpy as np
 
 from sciops.evaluation import spread
 from sciops.plotting import series
+from studies.entity_tracking.arms import OFTEN
 from studies.kit.answers import extent, listed, met, sentence
 from studies.kit.figures import band, panels, ticks
 from studies.kit.tables import grouped, print_table
 from studies.kit.timing import print_targets, target
+from studies.kit.verdicts import seed_verdict, shown
 
+# smallest effects of interest, set before the run that the page shows
 EQUAL = 0.005  # of accuracy, below the dense operator's, that still counts as the same
+DIFFERENT = 0.01  # of accuracy or exact match
+OF_TEXT = 0.02  # nats a token, 2 % of a perplexity
 _UNTIL = 0.01  # gain over the last eighth of a training that says that it was stopped too early
 
 
@@ -33,11 +38,15 @@ def targets(results: dict[str, Any]) -> list[dict[str, Any]]:
                 first = row["by_value"][row["value"].index(row["bound"] + 1)]
                 rows.append(target(f"{row['name']}: accuracy one link past the bound", first, most=0.95))
     if "blocks" in results:
-        for kind, block_rows in results["blocks"].items():
+        for kind in ("near", "far"):
+            block_rows = results["blocks"].get(kind, [])
+            if not block_rows:
+                continue
             dense = block_rows[0]["accuracy"]
             rows += [
                 target(f"{row['name']}, {kind} links: accuracy below dense", dense - row["accuracy"], most=EQUAL)
                 for row in block_rows[1:]
+                if row["form"].endswith("overlap") and row["form"].startswith("level")
             ]
     if "times" in results:
         timed = results["times"]
@@ -73,7 +82,7 @@ def _accurate(results: dict[str, Any]) -> list[str]:
     whose structure was as accurate in the part "blocks"."""
     names = ["level 0"]
     for row in results.get("blocks", {}).get("near", [])[1:]:
-        if results["blocks"]["near"][0]["accuracy"] - row["accuracy"] <= EQUAL and list(row["form"]) == [1, True]:
+        if results["blocks"]["near"][0]["accuracy"] - row["accuracy"] <= EQUAL and row["form"] == "level 1, overlap":
             names.append("level 1 with overlap, m = 64")
     return list(dict.fromkeys(names))
 
@@ -95,9 +104,88 @@ def answer(results: dict[str, Any]) -> str:
         said.append(f"links that others follow with every seed: {reach}" if reach else "")
     if "blocks" in results:
         near = results["blocks"]["near"]
-        lost = extent(near[0]["accuracy"] - row["accuracy"] for row in near[1:])
-        said.append(f"block forms lose {lost} of accuracy on near links")
-    return sentence(*said, met(results["targets"]))
+        with_band = [row for row in near if row["form"].endswith(", overlap")]
+        for words, own in (
+            ("block forms with overlap", [row for row in with_band if row["form"].startswith("level")]),
+            ("the same without their reduced system", [row for row in with_band if row["form"].startswith("tiles")]),
+        ):
+            lost = extent((near[0]["accuracy"] - row["accuracy"] for row in own), ".4f")
+            said.append(f"{words} lose {lost} of accuracy on near links")
+    if "crossing" in results:
+        by_form = {row["form"]: row["accuracy"] for row in results["crossing"]["rows"]}
+        said.append(
+            f"on links from block to block level 1 has {by_form['level 1']:.3f} with its reduced system and "
+            f"{by_form['tiles alone']:.3f} without"
+        )
+    if "boxes" in results:
+        exact = listed(f"{row['name']} {spread(_exact(row)):.3f}" for row in results["boxes"])
+        said.append(f"exact match of boxes: {exact}")
+    claims = met(results.get("verdicts", []), "claims with a verdict", "seen")
+    return sentence(*said, claims, met(results["targets"]))
+
+
+def verdicts(results: dict[str, Any]) -> list[dict[str, Any]]:
+    """What is claimed, and the verdict on the errors of two arms, paired by seed, on the test set they share.
+
+    A difference is first − second, of 1 − accuracy, 1 − exact match, or nats a token; "seen" is whether the verdict is
+    the one claimed, None where nothing is claimed.
+    """
+    rows: list[dict[str, Any]] = []
+
+    def compare(claim: str, first: Any, second: Any, smallest: float, claimed: str | None) -> None:
+        found = seed_verdict(first, second, smallest=smallest)
+        if found is None:
+            return
+        seen = None if claimed is None else found.winner == claimed
+        values = {"difference": found.difference, "low": found.low, "high": found.high, "winner": found.winner}
+        rows.append(
+            {"claim": claim, "smallest": smallest, "seeds": found.seeds, **values, "verdict": shown(found, "+.4f")}
+            | {"claimed": claimed, "seen": seen}
+        )
+
+    for kind in ("near", "far"):
+        own = results.get("blocks", {}).get(kind, [])
+        for m in sorted({row["m"] for row in own}):
+            of = {row["form"]: _errors(row) for row in own if row["m"] == m or row["form"] == "dense"}
+            words, near = f"{kind} links, m = {m}", kind == "near"
+            same = "equivalent" if near else None
+            for level in (1, 2):
+                with_band = of[f"level {level}, overlap"]
+                compare(f"{words}: level {level} with overlap, dense", with_band, of["dense"], EQUAL, same)
+                text = f"{words}: level {level} with overlap, its reduced system on, off"
+                compare(text, with_band, of["tiles, overlap"], EQUAL, None)
+                text = f"{words}: level {level} without overlap, its reduced system on, off"
+                if near:
+                    compare(text, of[f"level {level}"], of["tiles alone"], EQUAL, None)
+    if "crossing" in results:
+        of = {row["form"]: _errors(row) for row in results["crossing"]["rows"]}
+        for level in (1, 2):
+            on, words = of[f"level {level}"], f"links from block to block: level {level}"
+            compare(f"{words}, its reduced system on, off", on, of["tiles alone"], DIFFERENT, "first")
+            text = f"{words}, the tile before in place of the reduced system"
+            compare(text, on, of["tiles, overlap"], DIFFERENT, "first")
+            compare(f"{words}, dense", on, of["dense"], DIFFERENT, "equivalent")
+        text = "links from block to block: level 1, resolvents added without mixed paths"
+        compare(text, of["level 1"], of["level 1, additive"], DIFFERENT, "first")
+    if "boxes" in results:
+        wrong = {row["name"]: [1 - e for e in _exact(row)] for row in results["boxes"]}
+        for name in (name for name in wrong if name.startswith("resolvent")):
+            for other in (other for other in wrong if other.startswith("softmax")):
+                compare(f"boxes, exact match: {name}, {other}", wrong[name], wrong[other], DIFFERENT, "first")
+    if "language" in results:
+        nats = {row["name"]: np.log(row["perplexities"]).tolist() for row in results["language"]["rows"]}
+        compare("text: resolvent, attention", nats["resolvent"], nats["attention"], OF_TEXT, "equivalent")
+        alone = nats["short convolutions alone"]
+        compare("text: attention, short convolutions alone", nats["attention"], alone, OF_TEXT, "first")
+    return rows
+
+
+def _errors(row: dict[str, Any]) -> list[float]:
+    return [1 - accuracy for accuracy in row["accuracies"]]
+
+
+def _exact(row: dict[str, Any]) -> list[float]:
+    return [found["rate"] for found in row["exact"]]
 
 
 def print_all(results: dict[str, Any]) -> None:
@@ -105,14 +193,14 @@ def print_all(results: dict[str, Any]) -> None:
         if part in results:
             print(f"\n{title}")
             _print_hops(results[part])
-    for kind, rows in results.get("blocks", {}).items():
-        words = "parents near" if kind == "near" else "a share of parents far"
-        print(f"\nblock forms, {words}: accuracy by links")
-        _print_hops(rows)
-        for m, (inside, around) in (rows[0]["mass"] or {}).items():
-            print(
-                f"  dense: {inside:.2f} of the attention lies in blocks of {m}, {around:.2f} in them and those before"
-            )
+    if "blocks" in results:
+        _print_blocks(results["blocks"])
+    if "crossing" in results:
+        _print_crossing(results["crossing"])
+    if "boxes" in results:
+        _print_boxes(results["boxes"])
+    if "language" in results:
+        _print_language(results["language"])
     if "times" in results:
         _print_times(results["times"])
     for row in results.get("tiles", []):
@@ -135,10 +223,91 @@ def print_all(results: dict[str, Any]) -> None:
             parts = "  ".join(f"{v}: {rate:.2f}" for v, rate in zip(by["value"], by["rate"]))
             exact = np.mean(row["exact"])
             print(f"{row['name']:26} {row['steps']:>6} steps  words {row['accuracy']:.3f}  exact {exact:.3f}   {parts}")
+    if results.get("verdicts"):
+        print_table(
+            results["verdicts"],
+            "=claim",
+            "first − second [95 %], errors=verdict",
+            "smallest; seeds",
+            ("claimed", lambda row: row["claimed"] or "–"),
+            ("seen", lambda row: {True: "yes", False: "no", None: "–"}[row["seen"]]),
+            title="verdicts, of two arms paired by seed, on these test sequences",
+        )
     print_targets(results["targets"])
     for row in results["targets"]:
         if not row["met"] and row.get("note"):
             print(f"  {row['what']}: {row['note']}")
+
+
+def _print_blocks(results: dict[str, Any]) -> None:
+    for kind, words in (("near", "parents near"), ("far", "a share of parents far")):
+        _print_arms(results[kind], f"block forms, {words}")
+        for m, (inside, around) in (results[kind][0]["mass"] or {}).items():
+            print(
+                f"  dense: {inside:.2f} of the attention lies in blocks of {m}, {around:.2f} in them and those before"
+            )
+    _print_arms(results["tries"], "without overlap, near links, otherwise")
+    for m, bound in results["bound"].items():
+        print(f"  blocks of {m}, near links: {_bound(bound)}")
+
+
+def _bound(bound: dict[str, float]) -> str:
+    return (
+        f"{bound['inside']:.3f} of the roots lie in the token's block; one common answer a block, the best in "
+        f"hindsight, has {bound['crossing']:.3f} of the others right, {bound['all']:.3f} of all"
+    )
+
+
+def _print_crossing(results: dict[str, Any]) -> None:
+    _print_arms(results["rows"], "links from block to block, to the first token of each")
+    if results["entries"]:
+        _print_arms(results["entries"], "to one of several first tokens of each")
+    for r, bound in results["bound"].items():
+        print(f"  {r} of them: {_bound(bound)}")
+
+
+def _print_arms(rows: list[dict[str, Any]], title: str, shown: int = 6) -> None:
+    """Accuracy of arms, mean and deviation over seeds, and by the links of a chain that leave a block."""
+    print_table(
+        [row | {"by": dict(zip(map(str, row["crossings"]["value"]), _by_crossings(row)))} for row in rows],
+        "=name",
+        ("seeds", lambda row: len(row["accuracies"])),
+        "steps; rate:.2g",
+        ("all ± over seeds", lambda row: f"{spread(row['accuracies']):.4f}"),
+        ("other blocks", lambda row: f"{spread(_outside(row)):.4f}"),
+        *(f"{n} crossings=by.{n}:.3f" for n in rows[0]["crossings"]["value"][:shown]),
+        title=f"{title}: accuracy, and by links to other blocks",
+    )
+
+
+def _by_crossings(row: dict[str, Any]) -> list[float]:
+    return np.mean(row["crossings"]["by_seed"], axis=0).tolist()
+
+
+def _print_boxes(rows: list[dict[str, Any]]) -> None:
+    by = [np.mean([found["links"]["rate"] for found in row["exact"]], axis=0).tolist() for row in rows]
+    values = rows[0]["exact"][0]["links"]["value"]
+    print_table(
+        [row | {"by": dict(zip(map(str, values), rates))} for row, rates in zip(rows, by)],
+        "=name",
+        ("seeds", lambda row: len(row["exact"])),
+        "steps; rate:.2g",
+        ("exact ± over seeds", lambda row: f"{spread(_exact(row)):.3f}"),
+        ("by seed", lambda row: " ".join(f"{e:.3f}" for e in _exact(row))),
+        ("items", lambda row: f"{row['accuracy']:.4f}"),
+        *(f"{v}=by.{v}:.2f" for v in values[:9]),
+        title="boxes in statements: exact match, and by the most links that an item takes",
+    )
+
+
+def _print_language(results: dict[str, Any]) -> None:
+    print_table(
+        results["rows"],
+        "=name; steps; rate:.2g; parameters:,d",
+        ("perplexity ± over seeds", lambda row: f"{spread(row['perplexities']):.2f}"),
+        ("bits per byte", lambda row: f"{spread(row['bits_per_byte']):.4f}"),
+        title=f"text {results['corpus']}; frequencies alone {results['rows'][0]['unigram_perplexity']:.1f}",
+    )
 
 
 def _print_hops(rows: list[dict[str, Any]], shown: int = 13) -> None:
@@ -174,15 +343,21 @@ def draw(results: dict[str, Any], path: Path) -> None:
         "layers": _draw_layers,
         "gammas": _draw_gammas,
         "blocks": _draw_blocks,
+        "crossing": _draw_crossing,
+        "entries": _draw_entries,
+        "boxes": _draw_boxes,
+        "language": _draw_language,
         "times": _draw_times,
         "properties": _draw_properties,
     }
+    results = results | ({"entries": results["crossing"]} if "crossing" in results else {})
     shown = [part for part in drawers if part in results]
     if not shown:
         return
     caption = (
         "Accuracy against the number of links to the root, mean and range of the seeds, of each part that ran: layers, "
-        "γ, block forms, time against length, several systems of pointers."
+        "γ, block forms with and without the reduced system, links from block to block, exact match of boxes, "
+        "perplexity of language models, time against length, several systems of pointers."
     )
     with panels(path, len(shown), 3, width=3.7, height=3.0, caption=caption) as axes:
         for axis, part in zip(axes, shown):
@@ -218,17 +393,66 @@ def _draw_gammas(axis: Any, rows: list[dict[str, Any]]) -> None:
     axis.set_title("one layer of the resolvent")
 
 
-def _draw_blocks(axis: Any, results: dict[str, list[dict[str, Any]]]) -> None:
+def _draw_blocks(axis: Any, results: dict[str, Any]) -> None:
     names = [row["name"] for row in results["near"]]
-    for i, ((kind, rows), style) in enumerate(zip(results.items(), series())):
-        at = np.arange(len(rows)) + 0.38 * (i - 0.5)
-        label = {"near": "near links", "far": "a tenth far"}[kind]
-        bars = [row["spread"] or 0.0 for row in rows]
-        axis.barh(at, [row["accuracy"] for row in rows], xerr=bars, height=0.36, color=style["color"], label=label)
+    for i, ((kind, label), style) in enumerate(zip((("near", "near links"), ("far", "a tenth far")), series())):
+        at = np.array([names.index(row["name"]) for row in results[kind]]) + 0.38 * (i - 0.5)
+        bars = [row["spread"] or 0.0 for row in results[kind]]
+        means = [row["accuracy"] for row in results[kind]]
+        axis.barh(at, means, xerr=bars, height=0.36, color=style["color"], label=label)
     axis.set_yticks(range(len(names)), names)
     axis.invert_yaxis()
-    axis.set(xlabel="accuracy, all links", title="block forms", xlim=(0, 1.05))
+    axis.set(xlabel="accuracy, all links", title="block forms, reduced system on and off", xlim=(0, 1.05))
     _legend_below(axis)
+
+
+def _draw_crossing(axis: Any, results: dict[str, Any]) -> None:
+    for row, style in zip(results["rows"], series()):
+        band(axis, row["crossings"]["value"], row["crossings"]["by_seed"], label=row["name"], style=style)
+    axis.set(xlabel="links to other blocks", ylabel="accuracy", title="links from block to block", ylim=(0, 1.05))
+    axis.xaxis.get_major_locator().set_params(integer=True)
+    _legend_below(axis)
+
+
+def _draw_entries(axis: Any, results: dict[str, Any]) -> None:
+    """Accuracy of the tokens whose root lies in another block against the tokens of a block that are pointed at."""
+    rows = grouped([*results["rows"], *results["entries"]], "form")
+    for form, style in zip(("dense", "level 1", "level 2"), series()):
+        seeds = np.array([_outside(row) for row in rows[form]]).T
+        band(axis, [row["entries"] for row in rows[form]], seeds, label=form, style=style)
+    bound = results["bound"]
+    axis.plot([int(r) for r in bound], [one["crossing"] for one in bound.values()], "k:", label="one answer a block")
+    axis.set(xlabel="tokens of a block that are pointed at", ylabel="accuracy, roots in other blocks")
+    axis.set(title="one summary, several tokens", ylim=(0, 1.05))
+    axis.xaxis.get_major_locator().set_params(integer=True)
+    _legend_below(axis)
+
+
+def _outside(row: dict[str, Any]) -> list[float]:
+    """By seed, the accuracy over tokens whose chain crosses to another block."""
+    counts = np.array(row["crossings"]["count"])
+    crosses = np.array(row["crossings"]["value"]) > 0
+    return [float(np.average(np.array(one)[crosses], weights=counts[crosses])) for one in row["crossings"]["by_seed"]]
+
+
+def _draw_boxes(axis: Any, rows: list[dict[str, Any]]) -> None:
+    for row, style in zip(rows, series()):
+        found = [exact["links"] for exact in row["exact"]]
+        often = [i for i, count in enumerate(found[0]["count"]) if count >= OFTEN]
+        values = [found[0]["value"][i] for i in often]
+        band(axis, values, [[one["rate"][i] for i in often] for one in found], label=row["name"], style=style)
+    axis.set(xlabel="most links an item of the box takes", ylabel="exact match", title="boxes", ylim=(0, 1.05))
+    axis.xaxis.get_major_locator().set_params(integer=True)
+    _legend_below(axis)
+
+
+def _draw_language(axis: Any, results: dict[str, Any]) -> None:
+    for i, (row, style) in enumerate(zip(results["rows"], series())):
+        axis.plot(row["perplexities"], [i] * len(row["perplexities"]), **(style | {"linestyle": ""}))
+    axis.set_yticks(range(len(results["rows"])), [row["name"].replace(" alone", "\nalone") for row in results["rows"]])
+    axis.set(xlabel="perplexity of the test text", title="language models, a point a seed")
+    axis.margins(y=0.3)
+    axis.invert_yaxis()
 
 
 def _draw_times(axis: Any, timed: dict[str, Any]) -> None:

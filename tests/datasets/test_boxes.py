@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sciops.datasets import boxes as generated
-from sciops.datasets.text.box_world import box_words, exact_match
+from sciops.datasets.text.box_world import box_statements, box_words, exact_match
 
 
 def interpreted(words):
@@ -78,6 +78,38 @@ def test_a_box_is_right_where_all_its_words_are():
     touched = [task.groups["operations"][i, task.groups["box"][i] == 3][0] for i in range(30)]
     for value, rate, count in zip(*(result["operations"][k] for k in ("value", "rate", "count"))):
         assert rate == pytest.approx(1 - touched.count(value) / count)
+
+
+def test_states_hold_what_the_statements_say():
+    length, boxes, items = 14, 3, 4
+    task = box_statements(300, length=length, boxes=boxes, items=items, seed=1)
+    nothing, kinds, farthest = 2 * length, set(), 0
+    for tokens, targets, links in zip(task.tokens, task.targets, task.groups["links"]):
+        states, current = {}, []
+        for (name, *reads, done), held, far in zip(tokens.tolist(), targets, links):
+            read = [states.pop(r - length) for r in reads if r != nothing]  # a state is read once at most
+            inside = {i for box, _ in read for i in box}
+            away = [1 + max((n[i] for box, n in read if i in box or i not in inside), default=-1) for i in range(items)]
+            done -= nothing + 1
+            if 0 < done <= items:
+                assert done - 1 not in inside and not any(done - 1 in box for box, _ in states.values())
+                inside, away[done - 1] = inside | {done - 1}, 0
+            elif done:
+                inside, away[done - 1 - items] = inside - {done - 1 - items}, 0
+                assert len(read) == 1
+            kinds.add((len(read), 0 if not done else 1 + (done > items)))
+            states[name] = (inside, away)
+            np.testing.assert_array_equal(held == task.symbols - 1, [i in inside for i in range(items)])
+            np.testing.assert_array_equal(far, away)
+            current.append(name)
+            farthest = max(farthest, *away)
+        assert len(set(current)) == length and len(states) <= boxes + 1
+    # empty and filled boxes, items put in and removed, contents of two boxes in one
+    assert kinds == {(0, 0), (0, 1), (1, 1), (1, 2), (2, 0)} and farthest > 4
+    again = box_statements(300, length=length, boxes=boxes, items=items, seed=1)
+    np.testing.assert_array_equal(task.tokens, again.tokens)
+    with pytest.raises(ValueError, match="boxes=3, items=2"):
+        box_statements(1, boxes=3, items=2, seed=0)
 
 
 def test_refusals():

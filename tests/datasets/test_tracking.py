@@ -71,6 +71,35 @@ def test_chains_are_drawn_alike_and_by_their_seed():
     assert near == pytest.approx(3 / 11, abs=0.06)
 
 
+@pytest.mark.parametrize("entries", [1, 2])
+def test_links_between_blocks_go_to_entries(entries):
+    blocks, m, values = 6, 4, 5
+    n = blocks * m
+    task = tracking.block_pointers(60, blocks=blocks, block=m, values=values, entries=entries, seed=3)
+    entered, deepest = set(), 0
+    for tokens, targets, hop, crossings in zip(task.tokens, task.targets, *task.groups.values()):
+        answers, hops, parents = followed(tokens, n, n)
+        np.testing.assert_array_equal(targets, 2 * n + np.array(answers))
+        np.testing.assert_array_equal(hop, hops)
+        count = []
+        for t, parent in enumerate(parents):
+            leaves = parent >= 0 and parent // m != t // m
+            count.append(0 if parent < 0 else count[parent] + leaves)
+            if leaves:
+                assert t % m < entries and parent % m < entries and 2 <= t // m - parent // m <= 3
+                entered.add(parent % m)
+            elif t % m < entries:
+                assert parent < 0
+            assert (tokens[t, 0] < blocks * entries) == (t % m < entries)
+        np.testing.assert_array_equal(crossings, count)
+        deepest = max(deepest, *count)
+        own = [sum(parents[b * m + j] < 0 for j in range(entries, m)) for b in range(blocks)]
+        assert own == [1] * blocks
+    assert entered == set(range(entries)) and deepest == 2
+    with pytest.raises(ValueError, match="a block of more tokens than entries"):
+        tracking.block_pointers(1, blocks=2, block=2, entries=2, values=2, seed=0)
+
+
 def test_packed_pointers_are_independent_chains_of_the_same_names():
     length, values, properties = 16, 5, 3
     task = tracking.packed_pointers(30, length=length, chains=2, values=values, properties=properties, seed=0)

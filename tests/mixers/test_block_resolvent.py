@@ -23,6 +23,7 @@ VARIANTS = [
     dict(level=1, overlap=True),
     dict(level=2, alibi=True),
     dict(level=2, overlap=True),
+    dict(level=1, overlap=True, reduced=False),
 ]
 
 
@@ -213,6 +214,48 @@ def test_limits():
     close(both(x), whole(x))
 
 
+@pytest.mark.parametrize("overlap", [False, True])
+def test_without_the_reduced_system_tiles_are_left(overlap):
+    torch.manual_seed(0)
+    options = dict(heads=2, block=4, overlap=overlap, reduced=False, causal=True)
+    one = BlockResolventAttention(8, level=1, **options).double()
+    two = BlockResolventAttention(8, level=2, **options).double()
+    whole = ResolventAttention(8, heads=2, causal=True).double()
+    one.load_state_dict(whole.state_dict(), strict=False)
+    two.load_state_dict(whole.state_dict())
+    x = random(2, 18, 8)
+    close(one(x), two(x))
+    if overlap:  # two blocks are all there is
+        close(one(x[:, :8]), whole(x[:, :8]))
+    else:
+        close(one(x)[:, :16].reshape(8, 4, 8), whole(x[:, :16].reshape(8, 4, 8)))
+    for mixer in (one, two):
+        _, state = mixer.prefill(x[:, :5])
+        steps = []
+        with torch.no_grad():
+            for t in range(5, 18):
+                y, state = mixer.step(x[:, t], state)
+                steps.append(y)
+        close(torch.stack(steps, 1), mixer(x)[:, 5:])
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_all_later_tokens_see_a_block_through_one_distribution(level):
+    m, gamma = 4, 0.9
+    A = dense(routes_for(parts_of(16, m), level=level))
+    S = (1 - gamma) * A @ torch.linalg.inv(torch.eye(16, dtype=A.dtype) - gamma * A)
+    for c in range(3):
+        later = S[:, :, (c + 1) * m :, c * m : (c + 1) * m]
+        assert (torch.linalg.matrix_rank(later, rtol=1e-10) == 1).all()
+        shares = later / later.sum(-1, keepdim=True)
+        close(shares, shares[:, :, :1].expand_as(shares), 1e-9)
+    q, k = 1.5 * random(1, HEADS, 16, D), 1.5 * random(1, HEADS, 16, D, seed=1)
+    at = torch.arange(16)
+    A = (q @ k.mT).masked_fill(at[:, None] < at, -torch.inf).softmax(-1)  # the operator of ResolventAttention
+    S = (1 - gamma) * A @ torch.linalg.inv(torch.eye(16, dtype=A.dtype) - gamma * A)
+    assert (torch.linalg.matrix_rank(S[:, :, m:, :m], rtol=1e-10) == m).all()
+
+
 @pytest.mark.parametrize("query", ["first", "prev", "mean"])
 def test_a_query_of_the_whole_block_leaks(query):
     torch.manual_seed(0)
@@ -385,6 +428,7 @@ def test_refusals():
         (dict(summary="max"), "summary='max'"),
         (dict(query="mean", causal=True), "pass 'first' or 'prev'"),
         (dict(overlap=True, bidirectional="dense"), "block after block"),
+        (dict(level=0, reduced=False), "pass level=1 or level=2"),
     ):
         with pytest.raises(ValueError, match=said):
             BlockResolventAttention(8, **options)

@@ -6,14 +6,15 @@ from dataclasses import replace
 import pytest
 import torch
 
+from sciops.datasets import block_pointers, pointer_chain
 from studies import entity_tracking
 from studies.entity_tracking import timings
-from studies.entity_tracking.arms import OFTEN, Training, summary
-from studies.entity_tracking.report import targets
+from studies.entity_tracking.arms import OFTEN, Training, parents_of, shared_answers, summary, tuned, with_crossings
+from studies.entity_tracking.report import targets, verdicts
 from studies.entity_tracking.timings import by_powers, counted_exponent, tile_times, times
 
 TINY = entity_tracking.Config(
-    parts=("layers", "blocks", "times", "tiles", "properties"),
+    parts=("layers", "crossing", "blocks", "boxes", "language", "times", "tiles", "properties"),
     lengths=(32, 64),
     rounds=1,
     seeds=2,
@@ -29,27 +30,40 @@ TINY = entity_tracking.Config(
     block_width=16,
     block_steps=4,
     blocks=(8,),
+    crossing_blocks=4,
+    crossing_block=3,
+    crossing_width=8,
+    crossing_steps=1,
+    statements=6,
+    statement_steps=1,
+    statement_gammas=(0.7,),
+    language_width=16,
+    language_steps=1,
     properties=(1, 5),
     property_steps=2,
 )
 
 
 def test_a_tiny_run_leaves_its_numbers_and_is_read_back(tmp_path, capsys, monkeypatch):
-    config = replace(TINY, output=tmp_path)
+    (tmp_path / "text.txt").write_text("".join(f"{word} {word[::-1]} {i}\n" for i, word in enumerate(dir(str) * 20)))
+    config = replace(TINY, output=tmp_path / "run", corpus=str(tmp_path / "text.txt"))
     results = entity_tracking.run(config)
     said = capsys.readouterr().out
     assert "softmax, 2 layers" in said and "pointer systems" in said
     assert [row["bound"] for row in results["layers"]] == [None, 1, 3]
     assert [len(row["accuracies"]) for row in results["layers"]] == [2, 2, 1]
-    assert {row["name"] for row in results["blocks"]["far"]} == {
-        "dense",
-        *(f"level {level}{o}, m = 8" for level in (1, 2) for o in ("", ", overlap")),
-    }
+    banded = {"dense", "level 1, overlap, m = 8", "level 2, overlap, m = 8", "tiles, overlap, m = 8"}
+    assert {row["name"] for row in results["blocks"]["far"]} == banded
+    near = {row["name"] for row in results["blocks"]["near"]}
+    assert near - banded == {"level 1, m = 8", "level 2, m = 8", "tiles alone, m = 8"}
+    assert {row["entries"] for row in results["crossing"]["entries"]} == {2}
+    assert len(results["language"]["rows"]) == 3 and "reduced system on, off" in said
+    assert {row["winner"] for row in results["verdicts"]} == {"too few seeds"}
     inside, around = results["blocks"]["near"][0]["mass"]["8"]
     assert 0 < inside < around <= 1 + 1e-6
-    assert (tmp_path / "figures" / "entity_tracking.png").stat().st_size > 10_000
-    assert "2410.05565" in (tmp_path / "citations.bib").read_text()
-    read = json.loads((tmp_path / "results.json").read_text())
+    assert (tmp_path / "run" / "figures" / "entity_tracking.png").stat().st_size > 10_000
+    assert "2410.05565" in (tmp_path / "run" / "citations.bib").read_text()
+    read = json.loads((tmp_path / "run" / "results.json").read_text())
     assert read["layers"] == results["layers"]
     unmet = [row["what"] for row in results["targets"] if not row["met"]]
     assert any("worst accuracy of any hop" in what for what in unmet)  # four steps teach nothing
@@ -58,6 +72,7 @@ def test_a_tiny_run_leaves_its_numbers_and_is_read_back(tmp_path, capsys, monkey
         raise AssertionError("trained again")
 
     monkeypatch.setattr("studies.entity_tracking.arms.train_tokens", never)
+    monkeypatch.setattr("studies.entity_tracking.evidence.train_language", never)
     monkeypatch.setattr(entity_tracking, "times", never)
     monkeypatch.setattr(entity_tracking, "tile_times", never)
     again = entity_tracking.run(config)
@@ -120,10 +135,64 @@ def test_targets_see_what_is_off():
     assert past["met"]
     beyond = {"layers": [row("resolvent", [[1.0] * 6]), row("softmax, 1 layer", [[1.0] * 6], 1)]}
     assert not targets(beyond)[-1]["met"]  # a bound that is passed is seen
-    blocks = {
-        "blocks": {"near": [{"name": "dense", "accuracy": 0.99}, {"name": "a", "accuracy": 0.95, "form": [1, True]}]}
-    }
-    assert not targets(blocks)[0]["met"]
+    rows = [{"name": "dense", "accuracy": 0.99}, {"name": "a", "accuracy": 0.95, "form": "level 1, overlap"}]
+    assert [row["met"] for row in targets({"blocks": {"near": rows}})] == [False]
+
+
+def test_verdicts_say_whether_the_reduced_system_is_needed():
+    def arm(form, accuracy):
+        return {"form": form, "m": 4, "accuracies": [accuracy + 1e-3 * s for s in range(5)]}
+
+    made = {"dense": 0.99, "level 1": 0.989, "level 2": 0.9, "tiles alone": 0.6, "tiles, overlap": 0.7}
+    rows = [arm(form, accuracy) for form, accuracy in (made | {"level 1, additive": 0.989}).items()]
+    found = {row["claim"].partition(": ")[2]: row for row in verdicts({"crossing": {"rows": rows}})}
+    assert found["level 1, its reduced system on, off"]["winner"] == "first"
+    assert found["level 1, its reduced system on, off"]["difference"] == pytest.approx(-0.389)
+    assert found["level 1, dense"]["seen"] and not found["level 2, dense"]["seen"]
+    assert not found["level 1, resolvents added without mixed paths"]["seen"]
+    text = {"attention": 10.0, "resolvent": 10.5, "short convolutions alone": 30.0}
+    rows = [{"name": name, "perplexities": [p] * 5} for name, p in text.items()]
+    one, two = verdicts({"language": {"rows": rows}})
+    assert one["winner"] == "second" and one["seen"] is False and two["seen"]
+    boxes = [{"name": n, "exact": [{"rate": r}] * 5} for n, r in (("softmax, 1 layer", 0.5), ("resolvent", 0.9))]
+    assert [row["winner"] for row in verdicts({"boxes": boxes})] == ["first"]
+
+
+def test_common_answers_of_blocks_are_counted():
+    task = block_pointers(20, blocks=6, block=4, values=9, seed=0)
+    again = with_crossings(task, 4)
+    assert (again.groups["crossings"] == task.groups["crossings"]).all()
+    assert shared_answers(task, 4)["crossing"] == 1  # one entry a block: one answer is enough
+    chain = pointer_chain(3, length=12, chains=2, values=50, balanced=False, seed=0)
+    parents, right, outside = parents_of(chain), 0, 0
+    for sample, values in enumerate(chain.targets):
+        asked = {}
+        for t in range(12):
+            root = t
+            while parents[sample, root] >= 0:
+                root = parents[sample, root]
+            if root // 4 != t // 4:
+                asked.setdefault(root // 4, []).append(values[t])
+        right += sum(max(map(told.count, told)) for told in asked.values())
+        outside += sum(map(len, asked.values()))
+    found = shared_answers(chain, 4)
+    assert found["crossing"] == pytest.approx(right / outside)
+    assert found["all"] == pytest.approx(1 - (outside - right) / 36)
+
+
+def test_rates_are_chosen_on_validation_sequences(tmp_path, monkeypatch):
+    seen = []
+
+    def train(net, maker, test, *, rate, seed, **_):
+        seen.append((rate, seed))
+        return {"accuracy": rate, "groups": {}}
+
+    monkeypatch.setattr("studies.entity_tracking.arms.train_tokens", train)
+    model = {"width": 8, "depth": 1, "mixer": "self_attention", "mixer_options": {"heads": 1}}
+    options = {"length": 6, "chains": 2, "values": 2}
+    arm, records, found = tuned(Training("a", model, "pointers", options, 1, 0.0, 4), (0.1, 0.3, 0.2), (0, 1), tmp_path)
+    assert arm.rate == 0.3 and found == {"0.1": 0.1, "0.3": 0.3, "0.2": 0.2}
+    assert seen == [(0.1, 1000), (0.3, 1000), (0.2, 1000), (0.3, 0), (0.3, 1)] and len(records) == 2
 
 
 def test_times_compare_equal_operators_only(monkeypatch):

@@ -68,6 +68,86 @@ def boxes(
     return SequenceTask(tokens, targets, len(words), groups)
 
 
+def box_statements(
+    samples: int, *, length: int = 20, boxes: int = 3, items: int = 4, moves: float = 0.35, seed: int
+) -> SequenceTask:
+    """A world of boxes in which every token is a statement about one box: which state it had, and what is done to it.
+
+    Every state of a box has a name of its own, new in every story. A statement has four symbols: the name of the state
+    that it makes; the names of up to two states that it reads, in any order; an item that is put in or removed. With
+    equal chance among the boxes, and items that are nowhere or inside,
+
+    * "put i into box b" reads the last state of b;
+    * "remove i from box b" reads the last state of b;
+    * "move the contents of box a to box b", with the probability `moves` where a holds something, is two statements:
+      the new state of b reads those of a and b, and that of a, which is empty, reads nothing.
+
+    Asked after every statement: for each item, whether the box now holds it, all at once.
+
+    length : statements, the first `boxes` of which put an item into a box each or leave it empty
+    tokens : (samples, length, 4); targets (samples, length, items), the second to last symbol for no, the last for yes
+    groups : "links", the reads from the statement back to the one that put the item in or removed it; for an item of
+        which the states that are read say nothing, those back to the farthest of them. Of the shape of the targets
+    symbols : 2·length + 2·items + 4
+
+    Without the order of words and the recency of statements in the sentences of `boxes`: what is left is following
+    states. Raises ValueError for sizes that do not fit.
+    """
+    positive(samples=samples)
+    if boxes < 2 or items < boxes or length < boxes or not 0 <= moves <= 1:
+        raise ValueError(
+            f"boxes={boxes}, items={items}, length={length}, moves={moves}: expected at least 2 boxes, as many items "
+            "and statements as boxes, and a share in 0 … 1"
+        )
+    rng, rows, nothing = np.random.default_rng(seed), np.arange(samples), 2 * length
+    symbols = nothing + 2 * items + 4
+    names = rng.permuted(np.tile(np.arange(length), (samples, 1)), axis=1)
+    tokens, held = np.empty((samples, length, 4), dtype=np.int64), np.zeros((samples, length, items), dtype=bool)
+    links = np.zeros((samples, length, items), dtype=np.int64)
+    inside = np.zeros((samples, boxes + 1, items), dtype=bool)  # the last row: items that are nowhere
+    inside[:, boxes] = True
+    last, emptied = np.tile(np.arange(boxes), (samples, 1)), np.full(samples, -1)
+    for t in range(length):
+        filled, empties = inside[:, :boxes].any(-1), emptied >= 0
+        if t < boxes:
+            moved, a = np.zeros(samples, dtype=bool), np.full(samples, boxes)
+            b, acts = np.full(samples, t), rng.random(samples) < 2 / 3
+        else:
+            moved = ~empties & filled.any(1) & (rng.random(samples) < moves) & (t + 2 <= length)
+            some_free = np.repeat(inside[:, boxes].any(1)[:, None], boxes, axis=1)
+            drawn = _among(rng, np.concatenate([some_free, filled], axis=1))
+            b, acts = drawn % boxes, ~moved & ~empties
+            a = np.where(drawn < boxes, boxes, b)  # where the item is taken from
+            source = _among(rng, filled)
+            b = np.where(moved, (source + rng.integers(1, boxes, samples)) % boxes, np.where(empties, emptied, b))
+            a = np.where(moved, source, a)
+        put = a == boxes
+        item = _among(rng, inside[rows, a])
+        into = np.where(put, b, boxes)
+        inside[rows[acts], a[acts], item[acts]] = False
+        inside[rows[acts], into[acts], item[acts]] = True
+        inside[rows[moved], b[moved]] |= inside[rows[moved], a[moved]]
+        inside[rows[moved], a[moved]] = False
+        reads = np.stack([last[rows, b], last[rows, a.clip(max=boxes - 1)]], axis=1)
+        used = np.stack([~empties & (t >= boxes), moved], axis=1)
+        there = held[rows[:, None], reads] & used[..., None]  # an item is in one box at most
+        counts = np.where(there.any(1, keepdims=True), there, True) & used[..., None]
+        links[:, t] = np.where(counts, 1 + links[rows[:, None], reads], 0).max(1)
+        links[rows[acts], t, item[acts]] = 0
+        read = np.where(used, length + names[rows[:, None], reads], nothing)
+        done = np.where(acts, 1 + item + np.where(put, 0, items), 0)
+        tokens[:, t] = np.stack([names[:, t], *rng.permuted(read, axis=1).T, nothing + 1 + done], axis=1)
+        held[:, t] = inside[rows, b]
+        last[rows, b] = t
+        emptied = np.where(moved, a, -1)
+    return SequenceTask(tokens, symbols - 2 + held, symbols, {"links": links})
+
+
+def _among(rng: np.random.Generator, possible: np.ndarray) -> np.ndarray:
+    """(samples,) one column of those that are possible, alike; any where none is."""
+    return np.where(possible, rng.random(possible.shape), -1.0).argmax(1)
+
+
 def exact_match(said: np.ndarray, task: SequenceTask) -> dict[str, Any]:
     """Share of boxes with every word right, of what a model says at each position, by operations that touched the box.
 

@@ -48,6 +48,64 @@ def pointer_chain(
     return SequenceTask(tokens, 2 * length + answers, 2 * length + values, {"hop": hops})
 
 
+def block_pointers(
+    samples: int,
+    *,
+    blocks: int,
+    block: int,
+    values: int,
+    entries: int = 1,
+    roots: float = 0.15,
+    farthest: int = 3,
+    seed: int,
+) -> SequenceTask:
+    """Chains of links in blocks of tokens, of which links to another block go to its first token, or first tokens.
+
+    Tokens are as in `pointer_chain`, of n = blocks·block. Each of the first `entries` tokens of a block has its parent
+    among the first `entries` tokens of a block 2 to `farthest` blocks before, alike among those that there are, or it
+    is a root: always in the first two blocks, with the probability `roots` in others. Of the other tokens of a block
+    one, anywhere, is a root, and the others have their parent among the earlier tokens of their block alike. So a
+    token's chain ends in its block, or goes on to entries of other blocks. With one entry, what is needed of another
+    block is one token, the same for all who ask.
+
+    Names of entries are a permutation of 0 … blocks·entries − 1 in every sequence, those of the others of the rest.
+
+    groups : "hop", links to the root; "crossings", those of them to another block. symbols : 2n + values
+
+    Raises ValueError for `entries` that leave no other token in a block, and for `farthest` below 2.
+    """
+    positive(samples=samples, blocks=blocks, values=values, entries=entries)
+    if block <= entries or farthest < 2 or not 0 <= roots <= 1:
+        raise ValueError(
+            f"block={block}, entries={entries}, farthest={farthest}, roots={roots}: expected a block of more tokens "
+            "than entries, farthest of at least 2 and a share in 0 … 1"
+        )
+    rng, n = np.random.default_rng(seed), blocks * block
+    parents = np.full((samples, n), -1)
+    for b in range(blocks):
+        first = b * block
+        for j in range(entries if b > 1 else 0):
+            back = rng.integers(2, min(farthest, b) + 1, samples)
+            entry = first - back * block + rng.integers(0, entries, samples)
+            parents[:, first + j] = np.where(rng.random(samples) < roots, -1, entry)
+        own = rng.integers(entries, block, samples)
+        for j in range(entries, block):
+            parents[:, first + j] = np.where(own == j, -1, first + rng.integers(0, j, samples))
+    _, answers, hops = _followed(rng, parents, values)
+    at, rows = np.arange(n), np.arange(samples)
+    crossings = np.zeros_like(hops)
+    for t in range(n):
+        before = parents[:, t]
+        crossed = crossings[rows, before] + (before // block != t // block)
+        crossings[:, t] = np.where(before < 0, 0, crossed)
+    names = np.empty_like(parents)
+    is_entry = at % block < entries
+    names[:, is_entry] = rng.permuted(np.tile(np.arange(blocks * entries), (samples, 1)), axis=1)
+    names[:, ~is_entry] = rng.permuted(np.tile(np.arange(blocks * entries, n), (samples, 1)), axis=1)
+    tokens = np.stack([names, _pointed(names, parents, answers, n)], axis=-1)
+    return SequenceTask(tokens, 2 * n + answers, 2 * n + values, {"hop": hops, "crossings": crossings})
+
+
 def packed_pointers(samples: int, *, length: int, chains: int, values: int, properties: int, seed: int) -> SequenceTask:
     """`properties` independent pointer chains in the same tokens: a token has one name and a link of every system.
 

@@ -53,6 +53,9 @@ class BlockResolventAttention(ResolventAttention):
     overlap : bool
         Tokens of the block before are read one by one as well: links up to m tokens back are exact wherever the borders
         of blocks lie. Solved block after block, at the same order of work.
+    reduced : bool
+        Whether tokens receive the summaries of earlier blocks. False leaves the reduced system out, an ablation: the
+        tiles alone, with `overlap` and those before them; levels 1 and 2 are then the same operator.
     combine : {"woodbury", "additive"}
         "additive": S_γ(D) V plus the part of blocks alone, without paths that go through both.
     query : {"first", "prev", "mean"}, optional
@@ -91,6 +94,7 @@ class BlockResolventAttention(ResolventAttention):
         level: Level = 1,
         block: int | Literal["auto"] = "auto",
         overlap: bool = False,
+        reduced: bool = True,
         combine: Combine = "woodbury",
         query: Query = None,
         summary: Summary = "mean",
@@ -119,9 +123,12 @@ class BlockResolventAttention(ResolventAttention):
             raise ValueError(f"block={block!r}: expected a positive whole number of tokens or 'auto'")
         if causal and query == "mean":
             raise ValueError("query='mean' lets a token see later ones of its block: pass 'first' or 'prev'")
+        if not reduced and level == 0:
+            raise ValueError("reduced=False at level 0, which has no reduced system: pass level=1 or level=2")
         if overlap and not causal and bidirectional != "sum":
             raise ValueError(f"overlap=True goes block after block: pass bidirectional='sum', not {bidirectional!r}")
         self.level, self.block, self.overlap, self.combine = level, block, overlap, combine
+        self.reduced = reduced
         self.query, self.summary = query or ("first" if causal else "mean"), summary
         if level == 1:
             self.lift = nn.Linear(channels, heads)
@@ -205,6 +212,7 @@ class BlockResolventAttention(ResolventAttention):
             level=self.level,
             causal=how == "lower",
             overlap=self.overlap,
+            reduced=self.reduced,
             query=self.query,
             slopes=self.slopes if self.positions == "alibi" else None,
         )
@@ -259,6 +267,8 @@ class BlockResolventAttention(ResolventAttention):
 
     def extra_repr(self) -> str:
         block = f"level={self.level}, block={self.block}, overlap={self.overlap}, combine={self.combine!r}"
+        if not self.reduced:
+            block += ", reduced=False"
         return f"{super().extra_repr()}, {block}"
 
 

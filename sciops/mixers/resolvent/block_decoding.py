@@ -84,6 +84,7 @@ def prefilled(mixer: Any, x: Tensor, state: BlockState | None, mask: Tensor | No
             level=mixer.level,
             causal=True,
             overlap=mixer.overlap,
+            reduced=mixer.reduced,
             query=mixer.query,
             slopes=mixer.slopes if mixer.positions == "alibi" else None,
             before=Before(finished_keys, finished_summaries, finished, first, which, state.query),
@@ -137,7 +138,7 @@ def stepped(mixer: Any, x: Tensor, state: BlockState) -> tuple[Tensor, BlockStat
         scores = torch.where(own, score[:, None, :, None], scores)
         near = _scored(scaled, keys, count[:, None] - position, slopes).masked_fill(~seen[:, None], -torch.inf)
         blocks = torch.arange(state.keys.shape[1], device=x.device)
-        far_seen = (blocks < block[:, None] - int(mixer.overlap))[:, None]
+        far_seen = (blocks < block[:, None] - int(mixer.overlap))[:, None] & mixer.reduced
         if mixer.level == 1:
             gained = state.gained
             begins = count % m == 0

@@ -47,6 +47,7 @@ def routes_of(
     level: int,
     causal: bool,
     overlap: bool = False,
+    reduced: bool = True,
     query: str = "first",
     slopes: Tensor | None = None,
     before: Before | None = None,
@@ -56,6 +57,7 @@ def routes_of(
     level 1 : D and N are (1−ρ)·softmax over the own block (and the one before), C the softmax of the block's query over
         the keys of blocks; level 2 : one softmax over own tokens and blocks, log(tokens) added for a block
     before : for causal blocks that all tokens of are there
+    reduced : whether blocks are seen at all; otherwise `far` and `lift` are 0
     causal : own tokens up to i, blocks before those seen in full; otherwise all of the block, and all other blocks
     query : of a block, "first" of its tokens, "prev" the mean of the block before, "mean" its own (sees later tokens)
 
@@ -68,6 +70,7 @@ def routes_of(
     keys = summaries(weights, k)
     near = _local_scores(q, k, there, causal=causal, overlap=overlap, slopes=slopes)
     seen = _blocks_seen(there, count, causal=causal, overlap=overlap, before=before, device=k.device)
+    seen = seen if reduced else torch.zeros_like(seen)
     of_far = keys if before is None else torch.cat([before.keys.to(k.dtype), keys], 2)
     earlier = of_far.shape[2] - count
     apart = _blocks_apart(count, before, k.device)
