@@ -1,0 +1,126 @@
+"""How many sweeps of Highway-BP a deep residual network and a language model need, and what each sweep costs.
+
+    python -m studies.highway_depth
+    python -m studies.highway_depth --preset medium
+
+Convolutional residual networks in the two forms of the paper (arXiv:2501.17086), h + g(h) and ReLU(h + g(h)), learn the
+pressure of Darcy flow from the coefficient; a pre-norm transformer learns the characters of a text. Each is trained by
+backpropagation, by Highway-BP with k sweeps, by the fixed-point iteration (γ = 1: the highway term is off), and with
+other shares γ of the residual path counted with the costly part. Every arm has the same starts, batches and budget, and
+its own rate, chosen on validation data from the same grid with a seed that no verdict uses. Memory is that of one step
+in a process of its own; `studies.highway_pipeline` has the time on two processes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tqdm.auto import tqdm
+
+from studies.highway_depth.training import NETWORKS, Arm, trained
+from studies.kit.cells import kept
+from studies.kit.choices import require_known
+from studies.kit.study import opened, picked
+from studies.kit.text_training import text_data
+
+
+@dataclass(frozen=True)
+class Config:
+    networks: tuple[str, ...] = NETWORKS  # names in studies.highway_depth.training.NETWORKS
+    iterations: tuple[int, ...] = (0, 2)  # sweeps k of Highway-BP
+    fixed_point: tuple[int, ...] = (2,)  # k of the arms with γ = 1, without the highway term
+    estimated: tuple[int, ...] = (1,)  # k of the arms with an estimated γ
+    gammas: tuple[float, ...] = (0.5,)  # other shares γ of the residual path that are counted with J
+    gamma_iterations: tuple[int, ...] = (1,)  # k of the arms with these
+    depth: int = 12  # residual layers L of the convolutional networks
+    text_depth: int = 6  # of the transformer, attention and MLP counted apart
+    depths: tuple[int, ...] = ()  # further depths of the first form of the convolutional network
+    depth_iterations: tuple[int, ...] = ()  # k there, besides backpropagation
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)  # of the verdicts: initial parameters and batches
+    choosing: tuple[int, ...] = (100,)  # of the choice of the rate
+    rates: tuple[float, ...] = (3e-3, 1e-2, 3e-2)  # peak rates of the convolutional networks to choose from
+    text_rates: tuple[float, ...] = (5e-3, 1e-2, 2e-2)  # of the transformer
+    points: int = 16  # nodes per axis of the fields
+    train: int = 400  # training fields
+    validation: int = 100
+    test: int = 200
+    width: int = 8  # channels
+    batch: int = 8  # fields a step
+    steps: int = 60
+    corpus: str = "auto"  # the text, as in studies.language_model
+    length: int = 32  # characters of a window
+    text_width: int = 32  # channels
+    text_batch: int = 8  # windows a step
+    text_steps: int = 80
+    scored: int = 8192  # characters of the validation and of the test text that are scored
+    looks: int = 7  # comparisons with the true gradient through a training
+    probed: tuple[int, ...] = (0, 1, 2, 4, 8, 16)  # k whose cosine is taken in networks trained by backpropagation
+    output: Path = Path("runs/highway_depth")  # folder for results.json and the figures
+
+
+PRESETS = {
+    "quick": Config(),
+    "medium": Config(
+        iterations=(0, 1, 2, 4, 8),
+        fixed_point=(1, 4),
+        gammas=(0.5, 0.1),
+        depth=24,
+        text_depth=12,
+        depths=(6, 12, 48),
+        depth_iterations=(1, 2, 4),
+        steps=160,
+        text_steps=400,
+        output=Path("runs/highway_depth_medium"),
+    ),
+}
+
+_TASK = (
+    "points train validation test width batch steps length text_width text_batch text_steps scored looks probed seeds "
+    "choosing rates text_rates"
+)
+
+
+def plan(config: Config) -> list[tuple[str, int, Arm]]:
+    """(network, depth, arm) of every training, the arms of the first question first."""
+    shapes = [(name, config.text_depth if name == "transformer" else config.depth) for name in config.networks]
+    groups = [
+        [Arm(None), *map(Arm, config.iterations)],
+        [Arm(k, 1.0) for k in config.fixed_point],
+        [Arm(k, "estimated") for k in config.estimated],
+        *([Arm(k, gamma) for k in config.gamma_iterations] for gamma in config.gammas),
+    ]
+    found = [(*shape, arm) for group in groups[:2] for shape in shapes for arm in group]
+    if NETWORKS[0] in config.networks:
+        deep = [Arm(None), *map(Arm, config.depth_iterations)]
+        found += [(NETWORKS[0], depth, arm) for depth in config.depths for arm in deep]
+    return found + [(*shape, arm) for group in groups[2:] for shape in shapes for arm in group]
+
+
+def run(config: Config) -> dict[str, Any]:
+    """Trains, measures, prints; writes results.json and the figures, and returns the results.
+
+    Raises ValueError for networks that are none of the study's; FileNotFoundError where there is no text.
+    """
+    from studies.highway_depth import report
+
+    require_known("--networks", config.networks, NETWORKS, some=True)
+    folder = opened(config, seeds=config.seeds, methods=["highway"])
+    text = {}
+    if "transformer" in config.networks:
+        data = text_data(config.corpus, kind="characters", size=256)
+        text = {"corpus": data.name, "text": data.checksum}
+    runs = []
+    for network, depth, arm in tqdm(plan(config), desc="trainings", unit="arm", disable=None):
+        spec = {"network": network, "depth": depth, "iterations": arm.iterations, "gamma": arm.gamma}
+        made_by = {**spec, **picked(config, _TASK), **text}
+        record = kept(
+            folder.path / "cells",
+            f"{network}-{depth}-{arm.name}",
+            made_by,
+            lambda of=(network, depth, arm): trained(*of, config),
+        )
+        runs.append({**spec, "arm": arm.name, **{key: record[key] for key in record if key not in ("name", "spec")}})
+    results: dict[str, Any] = {"text": text.get("corpus"), "runs": runs}
+    return report.complete(results, config, folder)

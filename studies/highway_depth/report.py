@@ -1,0 +1,2 @@
+def complete(results, config, folder):
+    folder.write_results(results); return results
