@@ -19,10 +19,13 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
+from sciops.runs import RunFolder
+from studies.highway_depth.costs import measured
+from studies.highway_depth.report import answer, claims, draw, enough, print_report, probed, summary
 from studies.highway_depth.training import NETWORKS, Arm, trained
 from studies.kit.cells import kept
 from studies.kit.choices import require_known
-from studies.kit.study import opened, picked
+from studies.kit.study import finished, opened, picked
 from studies.kit.text_training import text_data
 
 
@@ -57,6 +60,12 @@ class Config:
     scored: int = 8192  # characters of the validation and of the test text that are scored
     looks: int = 7  # comparisons with the true gradient through a training
     probed: tuple[int, ...] = (0, 1, 2, 4, 8, 16)  # k whose cosine is taken in networks trained by backpropagation
+    cost_networks: tuple[str, ...] = ("resnet, pre", "transformer")  # whose memory and time are measured; none: ()
+    cost_iterations: tuple[int, ...] = (0, 2)  # k there
+    cost_depth: int = 24  # residual layers there
+    cost_width: int = 32  # channels
+    cost_batch: int = 16  # samples
+    rounds: int = 3  # times that each step is timed
     output: Path = Path("runs/highway_depth")  # folder for results.json and the figures
 
 
@@ -72,6 +81,10 @@ PRESETS = {
         depth_iterations=(1, 2, 4),
         steps=160,
         text_steps=400,
+        cost_networks=NETWORKS,
+        cost_iterations=(0, 1, 2, 4, 8),
+        cost_batch=32,
+        rounds=5,
         output=Path("runs/highway_depth_medium"),
     ),
 }
@@ -103,9 +116,8 @@ def run(config: Config) -> dict[str, Any]:
 
     Raises ValueError for networks that are none of the study's; FileNotFoundError where there is no text.
     """
-    from studies.highway_depth import report
-
     require_known("--networks", config.networks, NETWORKS, some=True)
+    require_known("--cost-networks", config.cost_networks, NETWORKS)
     folder = opened(config, seeds=config.seeds, methods=["highway"])
     text = {}
     if "transformer" in config.networks:
@@ -114,7 +126,7 @@ def run(config: Config) -> dict[str, Any]:
     runs = []
     for network, depth, arm in tqdm(plan(config), desc="trainings", unit="arm", disable=None):
         spec = {"network": network, "depth": depth, "iterations": arm.iterations, "gamma": arm.gamma}
-        made_by = {**spec, **picked(config, _TASK), **text}
+        made_by = {**spec, **picked(config, _TASK), **(text if network == NETWORKS[2] else {})}
         record = kept(
             folder.path / "cells",
             f"{network}-{depth}-{arm.name}",
@@ -122,5 +134,16 @@ def run(config: Config) -> dict[str, Any]:
             lambda of=(network, depth, arm): trained(*of, config),
         )
         runs.append({**spec, "arm": arm.name, **{key: record[key] for key in record if key not in ("name", "spec")}})
-    results: dict[str, Any] = {"text": text.get("corpus"), "runs": runs}
-    return report.complete(results, config, folder)
+    made_by = {"networks": config.cost_networks, "iterations": config.cost_iterations, "rounds": config.rounds}
+    made_by |= picked(config, "depth width batch", "cost_")
+    record = kept(folder.path / "cells", "costs", made_by, lambda: {"rows": measured(**made_by)})
+    return reported({"text": text.get("corpus"), "runs": runs, "costs": record["rows"]}, config, folder)
+
+
+def reported(results: dict[str, Any], config: Config, folder: RunFolder) -> dict[str, Any]:
+    """The results of the trainings and measurements with what follows from them, written, drawn and printed."""
+    results["summary"] = summary(results["runs"])
+    results["probes"] = probed(results["runs"])
+    results["enough"] = enough(results["summary"])
+    results["claims"] = claims(results)
+    return finished(folder, results, draw, print_report, config, answer=answer)

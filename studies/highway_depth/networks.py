@@ -79,8 +79,8 @@ def split(layer: Layer, net: ResidualNet) -> Layer:
 class ConvNet(ResidualNet):
     """Fields (batch, members, n, n) → the same shape: 3×3 convolutions, `depth` residual layers of `width` channels.
 
-    form : "pre", h + conv(ReLU(norm h)), K = 1; or "post", ReLU(h + norm(conv h)), K = diag(1[h + z > 0]). These are the
-        two residual layers of the paper's table, with one convolution each and the norm over all of a sample's numbers
+    form : "pre", h + conv(ReLU(norm h)), K = 1; or "post", ReLU(h + norm(conv h)), K = diag(1[h + z > 0]): the two
+        residual layers of the paper's table, with one convolution each and the norm over all of a sample's numbers
     """
 
     def __init__(self, form: str, *, width: int, depth: int) -> None:
@@ -108,9 +108,7 @@ class Transformer(ResidualNet):
         super().__init__()
         self.members, self.width = 1, width
         self.stem = _Embedding(symbols, length, width)
-        self.blocks = nn.ModuleList(
-            _Attention(width, heads) if i % 2 == 0 else _Mlp(width) for i in range(depth)
-        )
+        self.blocks = nn.ModuleList(_Attention(width, heads) if i % 2 == 0 else _Mlp(width) for i in range(depth))
         self.head = nn.Sequential(nn.LayerNorm(width, elementwise_affine=False), _Linear(width, symbols))
         self.layers = [Layer(block) for block in self.blocks]
 
