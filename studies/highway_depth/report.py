@@ -157,12 +157,9 @@ def answer(results: Mapping[str, Any]) -> str:
 
 
 def print_report(results: Mapping[str, Any], config: Config) -> None:
-    seeds = len(config.seeds)
     for (network, depth), own in grouped(results["summary"], *KEYS).items():
-        print(
-            f"\n{network}, {depth} layers, {own[0]['parameters']:,} parameters: test {own[0]['unit']}, mean of {seeds} "
-            "seeds; first: the arm errs less"
-        )
+        about = f"{network}, {depth} layers, {own[0]['parameters']:,} parameters: test {own[0]['unit']}"
+        print(f"\n{about}, mean of {len(own[0]['errors'])} seeds; first: the arm errs less")
         print_table(
             own,
             "=arm; error:.4f",

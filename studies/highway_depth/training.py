@@ -205,12 +205,14 @@ def trained(network: str, depth: int, arm: Arm, config: Config) -> dict[str, Any
     diverged; looks, probes, parameters : see `_together`, of the second trainings
     """
     torch.set_num_threads(1)
-    rates = config.text_rates if network == "transformer" else config.rates
-    plan = [(seed, rate) for seed in config.choosing for rate in rates]
+    of_text = network == "transformer"
+    rates = config.text_rates if of_text else config.rates
+    choosing, seeds = (config.text_choosing, config.text_seeds) if of_text else (config.choosing, config.seeds)
+    plan = [(seed, rate) for seed in choosing for rate in rates]
     choice = _together(network, depth, arm, plan, config, looks=0)["members"]
     scores = {rate: float(np.mean([r["validation"] for r in choice if r["rate"] == rate])) for rate in rates}
     rate = min(rates, key=lambda rate: scores[rate])
-    found = _together(network, depth, arm, [(seed, rate) for seed in config.seeds], config, looks=config.looks)
+    found = _together(network, depth, arm, [(seed, rate) for seed in seeds], config, looks=config.looks)
     return {"rate": rate, "choice": choice, **found}
 
 
