@@ -32,6 +32,7 @@ from studies.kit.text_training import text_data
 @dataclass(frozen=True)
 class Config:
     networks: tuple[str, ...] = NETWORKS  # names in studies.highway_depth.training.NETWORKS
+    cosines_alone: tuple[str, ...] = ()  # networks that are trained by backpropagation alone, for cosines
     iterations: tuple[int, ...] = (0, 2)  # sweeps k of Highway-BP
     fixed_point: tuple[int, ...] = (2,)  # k of the arms with γ = 1, without the highway term
     share_networks: tuple[str, ...] = ("resnet, pre", "transformer")  # networks of the arms with other shares γ
@@ -40,13 +41,12 @@ class Config:
     gamma_iterations: tuple[int, ...] = (1,)  # k of the arms with these
     depth: int = 12  # residual layers L of the convolutional networks
     text_depth: int = 6  # of the transformer, attention and MLP counted apart
-    depths: tuple[int, ...] = ()  # further depths of the first form of the convolutional network
-    depth_iterations: tuple[int, ...] = ()  # k there, besides backpropagation
+    depths: tuple[int, ...] = ()  # further depths of the network "resnet, pre", trained by backpropagation, for cosines
     seeds: tuple[int, ...] = (10, 11, 12, 13, 14)
     """seeds of the verdicts, of initial parameters and batches, for the convolutional networks"""
     choosing: tuple[int, ...] = (100,)  # seeds of the choice of their rate
-    text_seeds: tuple[int, ...] = (0, 1, 2, 3, 4)  # seeds of the verdicts of the transformer
-    text_choosing: tuple[int, ...] = (100,)  # seeds of the choice of its rate
+    few_seeds: tuple[int, ...] = (0, 1, 2, 3, 4)  # seeds of the transformer, and of networks that are for cosines alone
+    few_choosing: tuple[int, ...] = (100,)  # seeds of the choice of their rates
     rates: tuple[float, ...] = (3e-3, 1e-2, 3e-2)  # peak rates of the convolutional networks to choose from
     text_rates: tuple[float, ...] = (5e-3, 1e-2, 2e-2)  # of the transformer
     points: int = 16  # nodes per axis of the fields
@@ -76,12 +76,13 @@ class Config:
 PRESETS = {
     "quick": Config(),
     "medium": Config(
+        networks=("resnet, pre", "transformer"),
+        cosines_alone=("resnet, post",),
         iterations=(0, 1, 2, 4, 8),
         fixed_point=(4,),
         depth=24,
         text_depth=12,
         depths=(12, 48),
-        depth_iterations=(2, 4),
         seeds=tuple(range(10, 25)),  # errors of the short trainings on fields scatter by 6 %
         choosing=(100, 101, 102),
         steps=160,
@@ -96,7 +97,7 @@ PRESETS = {
 
 _TASK = (
     "points train validation test width batch steps length text_width text_batch text_steps scored looks probed seeds "
-    "choosing text_seeds text_choosing rates text_rates"
+    "choosing few_seeds few_choosing rates text_rates"
 )
 
 
@@ -110,9 +111,8 @@ def plan(config: Config) -> list[tuple[str, int, Arm]]:
         *([Arm(k, gamma) for k in config.gamma_iterations] for gamma in config.gammas),
     ]
     found = [(*shape, arm) for group in groups[:2] for shape in shapes for arm in group]
-    if NETWORKS[0] in config.networks:
-        deep = [Arm(None), *map(Arm, config.depth_iterations)]
-        found += [(NETWORKS[0], depth, arm) for depth in config.depths for arm in deep]
+    found += [(name, config.depth, Arm(None)) for name in config.cosines_alone]
+    found += [(NETWORKS[0], depth, Arm(None)) for depth in config.depths]
     shapes = [shape for shape in shapes if shape[0] in config.share_networks]
     return found + [(*shape, arm) for group in groups[2:] for shape in shapes for arm in group]
 
@@ -123,9 +123,10 @@ def run(config: Config) -> dict[str, Any]:
     Raises ValueError for networks that are none of the study's; FileNotFoundError where there is no text.
     """
     require_known("--networks", config.networks, NETWORKS, some=True)
+    require_known("--cosines-alone", config.cosines_alone, NETWORKS[:2])
     require_known("--share-networks", config.share_networks, NETWORKS)
     require_known("--cost-networks", config.cost_networks, NETWORKS)
-    folder = opened(config, seeds=sorted({*config.seeds, *config.text_seeds}), methods=["highway"])
+    folder = opened(config, seeds=sorted({*config.seeds, *config.few_seeds}), methods=["highway"])
     text = {}
     if "transformer" in config.networks:
         data = text_data(config.corpus, kind="characters", size=256)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from studies.highway_depth.networks import ConvNet, ResidualNet, Transformer
 from studies.highway_depth.training import NETWORKS
-from studies.kit.timing import interleaved, peak_memory
+from studies.kit.timing import interleaved, peak_memory, threads
 
 SYMBOLS = 64  # of the transformer
 
@@ -28,9 +28,9 @@ def measured(
         arms = [None, *iterations]
         net, inputs, weight = _made(network, depth, width, batch)
         calls = {k: partial(_gradient, net, inputs, weight, k) for k in arms}
-        seconds = {
-            k: float(np.median(v)) for k, v in interleaved(calls, rounds=rounds, clock=time.process_time).items()
-        }
+        with threads(1):
+            times = interleaved(calls, rounds=rounds, clock=time.process_time)
+        seconds = {k: float(np.median(values)) for k, values in times.items()}
         peaks = {k: peak_memory("studies.highway_depth.costs:step", network, depth, width, batch, k) for k in arms}
         state = 4 * net.by_member(net.stem(inputs)).numel()
         rows += [

@@ -43,6 +43,9 @@ def summary(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             same = cases.get((*case, f"k = {run['iterations']}"))
             if run["gamma"] and same is not None:
                 row["against_same_k"] = _plain(_verdict(errors, _errors(same)))
+            none = cases.get((*case, "k = 0"))
+            if not run["gamma"] and run["iterations"] and none is not None:
+                row["against_no_sweep"] = _plain(_verdict(errors, _errors(none)))
         for key in ("cosine", "norm_ratio"):
             values = np.array([look[key] for look in run["looks"]])
             if len(values):
@@ -136,9 +139,8 @@ def claims(results: Mapping[str, Any]) -> list[dict[str, Any]]:
 def answer(results: Mapping[str, Any]) -> str:
     """The sweeps that are enough by network, what the highway term is worth, and what a sweep costs."""
     reached = [
-        f"k = {r['k']} of {r['depth']} layers ({r['network']})"
-        if r["k"] is not None
-        else f"no k that was run at {r['depth']} layers ({r['network']})"
+        f"{'at no k that was run' if r['k'] is None else 'from k = ' + str(r['k']) + ' on'} of {r['depth']} layers "
+        f"({r['network']})"
         for r in results["enough"]
     ]
     fixed = [r for r in results["summary"] if r["gamma"] == 1 and "against_same_k" in r]
@@ -147,7 +149,7 @@ def answer(results: Mapping[str, Any]) -> str:
     )
     costs = [r for r in results.get("costs", ()) if r["k"] == 2]
     return sentence(
-        f"backpropagation's test error within 5 % from {listed(reached)} on" if reached else "",
+        f"test error is shown to be within 5 % of backpropagation's {listed(reached)}" if reached else "",
         f"without the highway term the error is {ratios} times as large at the same k" if fixed else "",
         f"with k = 2 a step has {extent((r['memory'] for r in costs), '.2f')} times the memory and "
         f"{extent((r['time'] for r in costs), '.2f')} times the time on one processor"
@@ -164,6 +166,7 @@ def print_report(results: Mapping[str, Any], config: Config) -> None:
             own,
             "=arm; error:.4f",
             ("ln(error / backprop's) [95 % over seeds]", lambda row: row.get("shown", "")),
+            ("against k = 0", lambda row: row.get("against_no_sweep", {}).get("shown", "")),
             ("against γ = 0 at this k", lambda row: row.get("against_same_k", {}).get("shown", "")),
             ("cosine start, middle, end", lambda row: " ".join(f"{c:.3f}" for c in row.get("cosine", []))),
             ("norm ratio", lambda row: " ".join(f"{c:.2f}" for c in row.get("norm_ratio", []))),
@@ -212,36 +215,49 @@ def print_report(results: Mapping[str, Any], config: Config) -> None:
 def draw(results: Mapping[str, Any], config: Config, folder: Path) -> None:
     """errors.png, cosines.png and, where costs were measured, costs.png."""
     _draw_errors(results, folder / "errors.png")
-    _draw_cosines(results, config, folder / "cosines.png")
+    _draw_cosines(results, folder / "cosines.png")
     if results.get("costs"):
         _draw_costs(results["costs"], folder / "costs.png")
 
 
 def _draw_errors(results: Mapping[str, Any], path: Path) -> None:
     cases = grouped(results["summary"], *KEYS)
-    main = [case for case, own in cases.items() if any(r["gamma"] for r in own)]
+    main = [case for case, own in cases.items() if len(own) > 1]
     caption = (
         "Test error over backpropagation's by number of sweeps k, mean of the seeds and its 95 % interval; grey: "
         "within 5 %."
     )
     with figure(path, 1, len(main), caption=caption, width=3.3, height=3.0) as (fig, axes):
+        labels = dict.fromkeys(label for case in main for label, _ in _by_share(_judged(cases[case])))
+        styles = dict(zip(labels, series()))
         for axis, case in zip(axes[0], main):
-            own = [r for r in cases[case] if r["iterations"] is not None and r.get("winner")]
+            own = _judged(cases[case])
             axis.axhspan(1 / 1.05, 1.05, color="0.85", linewidth=0)
             axis.axhline(1.0, color="0.4", linewidth=0.8)
             places = sorted({r["iterations"] for r in own})
-            for n, ((label, rows), style) in enumerate(zip(_by_share(own), series())):
+            for n, (label, rows) in enumerate(_by_share(own)):
+                style = styles[label]
                 x = [places.index(r["iterations"]) + 0.07 * (n - 1) for r in rows]
                 mean, low, high = (np.exp([r[key] for r in rows]) for key in ("difference", "low", "high"))
                 axis.errorbar(x, mean, [mean - low, high - mean], label=label, capsize=2, **style)
             axis.set_xticks(range(len(places)), [str(k) for k in places])
             axis.set_yscale("log")
             low, high = axis.get_ylim()
-            ticks(axis.yaxis, [t for t in (0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.5, 2.0, 3.0, 4.0) if low <= t <= high])
+            ticks(
+                axis.yaxis,
+                [t for t in (0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0, 4.0) if low <= t <= high],
+            )
             axis.set(title=f"{case[0]}, {case[1]} layers", xlabel="sweeps k")
         axes[0, 0].set_ylabel("test error / backpropagation's")
-        handles, labels = axes[0, 0].get_legend_handles_labels()
-        fig.legend(handles, labels, loc="outside lower center", ncols=4)
+        shown: dict[str, Any] = {}
+        for axis in axes[0]:
+            shown |= {label: handle for handle, label in zip(*axis.get_legend_handles_labels())}
+        fig.legend([shown[label] for label in labels], labels, loc="outside lower center", ncols=4)
+
+
+def _judged(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The arms of Highway-BP that a verdict was given on."""
+    return [r for r in rows if r["iterations"] is not None and r.get("winner")]
 
 
 def _by_share(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Any]]]:
@@ -255,9 +271,9 @@ def _by_share(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Any]]]:
     return list(found.items())
 
 
-def _draw_cosines(results: Mapping[str, Any], config: Config, path: Path) -> None:
+def _draw_cosines(results: Mapping[str, Any], path: Path) -> None:
     runs = [r for r in results["runs"] if r["looks"] and not r["gamma"]]
-    cases = {case: own for case, own in grouped(runs, *KEYS).items() if case[1] not in config.depths}
+    cases = grouped(runs, *KEYS)
     deep = [r for r in results["probes"] if r["network"] == NETWORKS[0]] or results["probes"]
     caption = (
         "Cosine between the gradient after k sweeps and the true one: through training, mean and range of the seeds; "

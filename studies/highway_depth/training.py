@@ -205,9 +205,9 @@ def trained(network: str, depth: int, arm: Arm, config: Config) -> dict[str, Any
     diverged; looks, probes, parameters : see `_together`, of the second trainings
     """
     torch.set_num_threads(1)
-    of_text = network == "transformer"
-    rates = config.text_rates if of_text else config.rates
-    choosing, seeds = (config.text_choosing, config.text_seeds) if of_text else (config.choosing, config.seeds)
+    rates = config.text_rates if network == "transformer" else config.rates
+    many = network in config.networks and network != "transformer" and depth == config.depth
+    choosing, seeds = (config.choosing, config.seeds) if many else (config.few_choosing, config.few_seeds)
     plan = [(seed, rate) for seed in choosing for rate in rates]
     choice = _together(network, depth, arm, plan, config, looks=0)["members"]
     scores = {rate: float(np.mean([r["validation"] for r in choice if r["rate"] == rate])) for rate in rates}

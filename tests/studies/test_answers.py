@@ -198,9 +198,9 @@ RESULTS = {
             ],
             "costs": [{"k": 2, "memory": 1.5, "time": 1.25}, {"k": None, "memory": 1.0, "time": 1.0}],
         },
-        "Backpropagation's test error within 5 % from k = 2 of 24 layers (resnet, pre) and no k that was run at 12 "
-        "layers (transformer) on; without the highway term the error is 2.00 times as large at the same k; with k = 2 "
-        "a step has 1.50 times the memory and 1.25 times the time on one processor.",
+        "Test error is shown to be within 5 % of backpropagation's from k = 2 on of 24 layers (resnet, pre) and at no "
+        "k that was run of 12 layers (transformer); without the highway term the error is 2.00 times as large at the "
+        "same k; with k = 2 a step has 1.50 times the memory and 1.25 times the time on one processor.",
     ),
     "highway_pipeline": (
         {"stacks": {"mlp": {"rows": [{"k": None, "speed": 1.0}, {"k": 1, "speed": 1.5}]}}, "targets": MET},

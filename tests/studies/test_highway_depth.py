@@ -24,7 +24,6 @@ TINY = study.Config(
     iterations=(0, 3),
     depth=4,
     depths=(2,),
-    depth_iterations=(1,),
     rates=(1e-2, 3e-2),
     points=8,
     train=16,
