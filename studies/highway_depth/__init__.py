@@ -87,10 +87,8 @@ PRESETS = {
         choosing=(100, 101, 102),
         steps=160,
         text_steps=400,
-        cost_networks=NETWORKS,
-        cost_iterations=(0, 1, 2, 4, 8),
+        cost_iterations=(0, 2, 8),
         cost_batch=32,
-        rounds=5,
         output=Path("runs/highway_depth_medium"),
     ),
 }
