@@ -118,7 +118,6 @@ def test_a_small_run_leaves_its_numbers(tmp_path, capsys):
     assert list(rows) == [
         *((4, arm) for arm in arms[:4]),
         (2, "backprop"),
-        (2, "k = 1"),
         *((4, arm) for arm in arms[4:]),
     ]
     assert len(rows[4, "k = 3"]["errors"]) == 5 and rows[4, "k = 3"]["rate"] in config.rates
