@@ -12,7 +12,8 @@ Where a layer's product with Jᵀ costs as much as the one that gives its parame
 backpropagation takes 2L of them one after another and Highway-BP (k + 1)L/2 on each process: 4, 2, 1.33 and 1 times as
 fast for k = 0, 1, 2, 3. Where either alone costs what both do, as in layers that are bound by memory, it is 2, 1, 0.67
 and 0.5 times. The share that one costs of both is measured beside, and so is the time that processors worked: the sum
-over the processes in turns, the longest of them for Highway-BP, which other load on the machine does not change.
+over the processes in turns, the longest of them for Highway-BP, which other load on the machine does not change. Memory
+is that of a forward and a backward pass beyond weights and input, of the process that needs most.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from sciops.training.gradients.stacks import Layer, LayerByLayer, layers_of, lay
 from studies.kit.answers import listed, met, sentence
 from studies.kit.study import finished, opened
 from studies.kit.tables import print_table
-from studies.kit.timing import interleaved, print_targets, require_equal, target
+from studies.kit.timing import interleaved, print_targets, process_peak, require_equal, target
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Config:
     batch_size: int = 4
     dense_width: int = 256  # units of the MLPs' states, half of those inside
     rows: int = 256  # states in a batch of the MLPs
-    iterations: tuple[int, ...] = (0, 1, 2, 3, 4)  # k of the arms
+    iterations: tuple[int, ...] = (0, 1, 2, 3, 4, 8)  # k of the arms
     rounds: int = 9  # times that each arm is timed
     processes: int = 2
     seed: int = 0
@@ -197,6 +198,7 @@ def timed(kind: str, config: Config) -> list[dict[str, Any]]:
             if number:  # the first round warms up
                 seconds[k].append((middle - start, end - middle, worked))
             gradients[k] = torch.cat([p.grad.flatten() for p in stack.parameters])
+    peaks = {k: _peak(stack, h, weight, k) for k in arms}
     rows = []
     for k in arms:
         sums = torch.stack(
@@ -218,9 +220,25 @@ def timed(kind: str, config: Config) -> list[dict[str, Any]]:
                 "speed_low": float(low),
                 "speed_high": float(high),
                 "cosine": float(sums[0] / (sums[1] * sums[2]).sqrt()),
+                "bytes": peaks[k],
+                "memory": peaks[k] / peaks[None],
             }
         )
     return rows
+
+
+def _peak(stack: Any, h: Tensor, weight: Tensor, k: int | None) -> int:
+    """Bytes beyond weights and input of the process that needs most for a forward and a backward pass."""
+    import torch.distributed as dist
+
+    for p in stack.parameters:
+        p.grad = None
+    stack.engine = stack.input = stack.graph = stack.output = None
+    dist.barrier()
+    own = process_peak(lambda: _backward(stack, stack.forward(h, exact=k is None), weight, k, 0.0))
+    found = torch.tensor(own)
+    dist.all_reduce(found, dist.ReduceOp.MAX)
+    return int(found)
 
 
 def _backward(stack: Any, output: Tensor, weight: Tensor, k: int | None, gamma: float) -> None:
@@ -269,6 +287,8 @@ def _print(results: dict[str, Any], config: Config) -> None:
             ("", lambda row, kind=kind: f"{kind} in turns" if row["k"] is None else f"{kind} k = {row['k']}"),
             "forward:.1f; backward:.1f; times as fast=speed:.2f; low=speed_low:.2f; high=speed_high:.2f",
             "by work:.2f; cosine:.4f",
+            ("MB", lambda row: f"{row['bytes'] / 1e6:.0f}"),
+            "/ in turns=memory:.2f",
         )
         print(f"of a layer's backward pass alone: Jᵀ {costs['state']:.2f}, parameters {costs['parameters']:.2f}")
     print_targets(results["targets"])

@@ -167,7 +167,11 @@ def _status(name: str) -> int:
         return next(int(line.split()[1]) * 1024 for line in status if line.startswith(name))
 
 
-def _measured(call: Callable[[], Any]) -> int:
+def process_peak(call: Callable[[], Any]) -> int:
+    """Bytes that this process holds at the peak of a call beyond those before it. Linux only.
+
+    What an earlier call left allocated is not counted: for a process that has measured before, call it once unmeasured.
+    """
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc: what was freed before must not be taken again
     if trim is not None:
@@ -184,4 +188,4 @@ if __name__ == "__main__":
 
     module, _, name = sys.argv[1].partition(":")
     prepared = getattr(importlib.import_module(module), name)(*json.loads(sys.argv[2]))
-    print(_measured(prepared))
+    print(process_peak(prepared))
