@@ -82,7 +82,7 @@ class DiagonalKernel(nn.Module):
 
 
 def sampled(rates: Tensor, now: Tensor, before: Tensor | None, length: int, *, periodic: bool) -> Tensor:
-    """K_0 … K_{length−1}, (directions, H, length), of what `DiagonalKernel.discretised` gives, or of some kernels of it.
+    """K_0 … K_{length−1}, (directions, H, length), of what `DiagonalKernel.discretised` gives, or of a part of it.
 
     periodic : Σ_m K_{l + m·length}
     """

@@ -15,8 +15,10 @@ from sciops.mixers.sequence.base import SequenceMixer, lengths_of
 from sciops.mixers.sequence.diagonal_kernel import DiagonalKernel, Hold, circular
 from sciops.mixers.sequence.exponential_sums import exponential_sum, weighted_past
 from sciops.mixers.sequence.long_convolution import convolved, fast_length
+from sciops.mixers.sequence.segments import in_segments
 from sciops.mixers.sequence.streamed_convolution import convolved_by_modes
 
+_SEGMENT = 4096  # tokens whose gates are computed at once
 _CHUNK = 16_384  # tokens of a prefill that are convolved at once; a state joins the chunks
 
 
@@ -127,7 +129,8 @@ class StateSpaceMixer(SequenceMixer):
         if mask is not None and self.periodic is True:
             raise ValueError("a mask with periodic=True: padding would lie on the ring; pass periodic=False or 'auto'")
         ring = mask is None and self._on_ring(grid)
-        return self._output(x, self._convolved(self._input(x, mask), 0, self._scale(grid, -1), ring))
+        y = self._convolved(self._input(x, mask), 0, self._scale(grid, -1), ring)
+        return in_segments(self, self._gated, x, size=_SEGMENT, along=(y,))[0]
 
     def mix_grid(self, x: Tensor, grid: Any) -> Tensor:
         if self.flatten:
@@ -183,6 +186,10 @@ class StateSpaceMixer(SequenceMixer):
             return self.out(y.to(x.dtype))
         g = self.query(x)
         return self.out(g * y.to(g.dtype))
+
+    def _gated(self, x: Tensor, carry: None, along: Sequence[Any], shared: Sequence[Tensor]) -> tuple[Tensor, None]:
+        """`_output` of a segment; the backward pass of a long sequence computes g again, and keeps no g ⊙ y."""
+        return self._output(x, along[0]), None
 
     def _convolved(self, z: Tensor, axis: int, scale: float, ring: bool) -> Tensor:
         """K ⊛ z, with D ⊙ z on the first axis, along an axis of z (batch, *grid, channels)."""
