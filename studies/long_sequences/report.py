@@ -252,8 +252,8 @@ def _draw_cost(results: dict[str, Any], path: Path) -> None:
 
 def _draw_stacks(rows: list[dict[str, Any]], path: Path) -> None:
     caption = (
-        "Peak memory a token of a stack of encoder layers against the number of tokens, by mixer: forward, training, and "
-        "training in which every layer keeps its input alone; hollow: continued by their law."
+        "Peak memory a token of a stack of encoder layers against the number of tokens, by mixer: forward, training, "
+        "and training in which every layer keeps its input alone; hollow: continued by their law."
     )
     lengths = sorted({row["length"] for row in rows})
     with figure(path, 1, len(stacks.MODES), width=2.7, height=3.2, sharey=True, caption=caption) as (drawn, axes):

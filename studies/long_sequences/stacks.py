@@ -107,9 +107,9 @@ def _measured(how: list[Any]) -> dict[str, int]:
 def table(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows {"length", "mode", "bytes": {arm: …}, "extrapolated": [arms]} of every length and mode.
 
-    Arms that were measured to a smaller length are continued by their law: fused attention keeps arrays of (n, channels)
-    alone, b = a·n from its longest sequence; a sparse one keeps n·(window + n/block) numbers besides, b = a·n + c·n² from
-    its two longest.
+    Arms that were measured to a smaller length are continued by their law. Fused attention keeps arrays of
+    (n, channels) alone, b = a·n from its longest sequence; a sparse one keeps n·(window + n/block) numbers besides,
+    b = a·n + c·n² from its two longest.
     """
     found = []
     for length in sorted({row["length"] for row in rows}):
