@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sciops.evaluation import Rouge, paired_verdict, spread
+from sciops.evaluation import Rouge, Verdict, paired_verdict, spread
 from sciops.plotting import PALETTE, figure, series
 from studies.gap_sentences.training import ARMS, LONGER, PRETRAINED
 from studies.kit.answers import sentence
@@ -84,18 +84,24 @@ def choosing_summary(runs: list[dict[str, Any]], simple: dict[str, Any]) -> list
             **{f"rouge {k}": [run["rouge"][k] for run in mine] for k in ("1", "3")},
             "against": {},
         }
+        three = [1 - scores[0] for scores in row["rouge 3"]]
+        found = seed_verdict(three, [1 - simple["lead-3"][0]] * len(three))
+        if found is not None:
+            row["three against lead-3"] = _of_rouge(found)
         for other, theirs in others.items():
             found = paired_verdict(1 - np.array(own), 1 - np.array(theirs))
             base = float(np.mean(theirs))
-            row["against"][other] = {
-                "difference": -found.difference,
-                "low": -found.high,
-                "high": -found.low,
-                "winner": {"first": "better", "second": "worse"}.get(found.winner, found.winner),
+            row["against"][other] = _of_rouge(found) | {
                 "share": [1 - d / base for d in (found.difference, found.high, found.low)] if base else None,
             }
         rows.append(row)
     return rows
+
+
+def _of_rouge(found: Verdict) -> dict[str, Any]:
+    """A verdict on 1 − ROUGE as one on ROUGE."""
+    winner = {"first": "better", "second": "worse"}.get(found.winner, found.winner)
+    return {"difference": -found.difference, "low": -found.high, "high": -found.low, "winner": winner}
 
 
 def _judged(errors: Iterable[list[float]]) -> str:
@@ -124,6 +130,24 @@ def answer(results: dict[str, Any]) -> str:
 
 def print_report(results: dict[str, Any]) -> None:
     print("real texts: " + ", ".join(f"{name} {value}" for name, value in results["corpus"].items()))
+    if results["runs"]:
+        _print_writing(results)
+    _print_choosing(results)
+    _print_costs(results["costs"])
+    if not results["runs"]:
+        return
+    first = next((run for run in results["runs"] if run["spec"]["arm"] == PRETRAINED), results["runs"][0])
+    others = [run for run in results["runs"] if run["spec"]["seed"] == first["spec"]["seed"]]
+    others = [run for run in others if run["spec"]["encoder"] == first["spec"]["encoder"]]
+    print(f"\nwritten for test texts, seed {first['spec']['seed']}, {first['fine'][-1]['few']} summaries")
+    for i, example in enumerate(results["examples"][:6]):
+        print(f"  {example['group']}: {example['text'][:110]}…")
+        print(f"    {'reference':<22}{example['reference']}")
+        for run in others:
+            print(f"    {run['spec']['arm']:<22}{run['fine'][-1]['written'][i]}")
+
+
+def _print_writing(results: dict[str, Any]) -> None:
     both = results["lead"] | {name: scores for name, scores in results["baselines"].items() if name != "gains"}
     rows = {f"baseline: {name}": dict(zip(_NAMES, Rouge(*scores))) for name, scores in both.items()}
     for row in results["summary"]:
@@ -145,19 +169,6 @@ def print_report(results: dict[str, Any]) -> None:
             said = zip(names, (*beaten["rouge"], beaten["validation"]), (*judged["rouge"], judged["validation"]))
             counts = ", ".join(f"{name} {n}/{beaten['of']} ({verdict})" for name, n, verdict in said)
             print(f"  {row['encoder']}, {row['few']} summaries, against {row['arm']}: better seeds (verdict) {counts}")
-    _print_choosing(results)
-    _print_costs(results["costs"])
-    if not results["runs"]:
-        return
-    first = next((run for run in results["runs"] if run["spec"]["arm"] == PRETRAINED), results["runs"][0])
-    others = [run for run in results["runs"] if run["spec"]["seed"] == first["spec"]["seed"]]
-    others = [run for run in others if run["spec"]["encoder"] == first["spec"]["encoder"]]
-    print(f"\nwritten for test texts, seed {first['spec']['seed']}, {first['fine'][-1]['few']} summaries")
-    for i, example in enumerate(results["examples"][:6]):
-        print(f"  {example['group']}: {example['text'][:110]}…")
-        print(f"    {'reference':<22}{example['reference']}")
-        for run in others:
-            print(f"    {run['spec']['arm']:<22}{run['fine'][-1]['written'][i]}")
 
 
 def _print_choosing(results: dict[str, Any]) -> None:
@@ -173,12 +184,16 @@ def _print_choosing(results: dict[str, Any]) -> None:
     columns = (f"{name}:.3f" for name in _NAMES)
     title = "choosing sentences: test ROUGE F, mean ± deviation over seeds; first: share of first sentences chosen"
     print_table(simple, "=name", *columns, "first:.2f", "parameters", title=title)
+    shown = lambda found: f"{found['difference']:+.4f} [{found['low']:+.4f}, {found['high']:+.4f}] {found['winner']}"  # noqa: E731
     for row in rows:
+        if "three against lead-3" in row:
+            print(
+                f"  {row['encoder']}, three sentences against lead-3: {shown(row['three against lead-3'])}, these texts"
+            )
         for other, found in row["against"].items():
-            ends = f"{found['difference']:+.4f} [{found['low']:+.4f}, {found['high']:+.4f}]"
             share = found["share"]
             share = f", {share[0]:.1%} [{share[1]:.1%}, {share[2]:.1%}] of its score" if share else ""
-            print(f"  {row['encoder']} against {other}: ROUGE-1 {ends} {found['winner']}{share}")
+            print(f"  {row['encoder']} against {other}: ROUGE-1 {shown(found)}{share}")
 
 
 def _print_costs(rows: list[dict[str, Any]]) -> None:

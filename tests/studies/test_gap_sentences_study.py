@@ -93,6 +93,14 @@ def test_a_small_run_keeps_what_it_did(config, capsys, monkeypatch):
     assert study.run(config)["summary"] == results["summary"]
 
 
+def test_choosing_alone_needs_no_writing(config, capsys):
+    results = study.run(replace(config, parts=("choosing",), choosers=("none",), seeds=(0,)))
+    assert results["runs"] == [] and "none, one sentence" in capsys.readouterr().out
+    assert (config.output / "figures" / "choosing.png").exists()
+    with pytest.raises(ValueError, match="1000 is the seed of the trials"):
+        study.run(replace(config, parts=("choosing",), seeds=(1000,)))
+
+
 def test_gaps_come_from_training_texts_alone(config, corpus):
     lines = (config.output / "pairs.jsonl").read_text().splitlines()
     split = split_summaries([Summarised(**json.loads(line)) for line in lines])
