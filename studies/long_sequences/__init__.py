@@ -74,10 +74,10 @@ class Config:
 
 _LONG_STACKS: dict[str, Any] = dict(
     stack_arms=(stacks.SSM, stacks.FUSED, stacks.SPARSE, stacks.SCORES),
-    stack_lengths=(16384, 32768, 65536, 131_072, 262_144),
-    stack_fused_to=32768,
-    stack_sparse_to=65536,
-    stack_scores_to=32768,
+    stack_lengths=(8192, 16384, 32768, 65536, 131_072, 262_144),
+    stack_fused_to=16384,
+    stack_sparse_to=32768,
+    stack_scores_to=16384,
 )
 
 PRESETS = {

@@ -62,7 +62,7 @@ def summary(results: dict[str, Any]) -> dict[str, Any]:
     found["stacks"] = stacks.table(results.get("stacks", []))
     found["stack_ratios"] = stacks.ratios(found["stacks"])
     for row in found["stack_ratios"]:
-        if row["against"] == stacks.FUSED and not row["extrapolated"] and row["length"] >= 32_768:
+        if row["against"] == stacks.FUSED and row["length"] == 32_768:
             name = f"{row['mode']}: memory of a stack over {row['against']}, {row['length']} tokens"
             found["targets"].append(target(name, row["ratio"], most=1.0))
     found["needle"] = _needle(results["needle"])
@@ -130,7 +130,7 @@ def answer(results: dict[str, Any]) -> str:
     for mode, length in found["crossover"].items():
         where = "at no measured length" if length is None else f"from about {length:.0f} tokens on"
         said.append(f"it is faster than fused attention {where} ({mode})")
-    near = [row for row in found.get("stack_ratios", []) if row["mode"] == stacks.TRAINING and not row["extrapolated"]]
+    near = [row for row in found.get("stack_ratios", []) if row["mode"] == stacks.TRAINING and row["length"] <= 32_768]
     for row in (
         max((r for r in near if r["against"] == name), key=lambda r: r["length"], default=None) for name in stacks.ARMS
     ):
@@ -199,7 +199,7 @@ def _print_stacks(found: dict[str, Any]) -> None:
         )
 
     measured = [name for name in stacks.ARMS if any(name in row["bytes"] for row in found["stacks"])]
-    title = "peak memory of a stack of layers, bytes a token beyond weights and input (~: continued by its law)"
+    title = "most bytes of tensors at once in a stack, a token, beyond weights and input (~: continued by its law)"
     print_table(found["stacks"], "tokens=length; =mode", *((name, cell(name)) for name in measured), title=title)
     print_table(
         found["stack_ratios"],
@@ -252,8 +252,8 @@ def _draw_cost(results: dict[str, Any], path: Path) -> None:
 
 def _draw_stacks(rows: list[dict[str, Any]], path: Path) -> None:
     caption = (
-        "Peak memory a token of a stack of encoder layers against the number of tokens, by mixer: forward, training, "
-        "and training in which every layer keeps its input alone; hollow: continued by their law."
+        "Most bytes of tensors at once, a token, in a stack of encoder layers against the number of tokens, by mixer: "
+        "forward, training, and training in which every layer keeps its input alone; hollow: continued by their law."
     )
     lengths = sorted({row["length"] for row in rows})
     with figure(path, 1, len(stacks.MODES), width=2.7, height=3.2, sharey=True, caption=caption) as (drawn, axes):
@@ -270,7 +270,7 @@ def _draw_stacks(rows: list[dict[str, Any]], path: Path) -> None:
             axis.set_yscale("log", base=10)
             axis.set_xticks(lengths, [f"{n // 1024}k" for n in lengths])
             axis.set(xlabel="tokens", title=mode)
-        axes[0, 0].set(ylabel="peak memory (kB a token)")
+        axes[0, 0].set(ylabel="bytes of tensors at once (kB a token)")
         drawn.legend(*axes[0, 0].get_legend_handles_labels(), fontsize=6.5, ncols=3, loc="outside lower center")
 
 

@@ -1,4 +1,4 @@
-"""Peak memory of a stack of encoder layers by the number of tokens: forward, training, and training with recomputation.
+"""Bytes that live at once in a stack of encoder layers by the number of tokens: forward, training, recomputed training.
 
 Sparse attention stands for the peers of LOCOST's paper, windows and global tokens: with the scores of all windows in
 memory, as LongT5 computes them to add its biases, and by torch's fused kernel, which keeps none.
@@ -6,19 +6,21 @@ memory, as LongT5 computes them to add its biases, and by torch's fused kernel, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
 from sciops.mixers import SelfAttention, SparseAttention, StateSpaceMixer
 from sciops.models.sequences.stack import SequenceBlock
 from studies.kit.cells import kept
 from studies.kit.study import picked
-from studies.kit.timing import peak_memory
+from studies.kit.timing import threads
 
 if TYPE_CHECKING:
     from studies.long_sequences import Config
@@ -52,8 +54,11 @@ def mixer(name: str, length: int, channels: int, state: int, again: bool) -> Any
     }[name]()
 
 
-def step(name: str, mode: str, length: int, channels: int, state: int, depth: int, seed: int) -> Callable[[], Any]:
-    """A call of the stack on one sequence; recomputed: every layer keeps its input alone for the backward pass."""
+def step(
+    name: str, mode: str, length: int, channels: int, state: int, depth: int, seed: int
+) -> tuple[Any, list[Tensor]]:
+    """A call of the stack on one sequence, and its inputs and weights; recomputed: every layer keeps its input alone
+    for the backward pass."""
     torch.manual_seed(seed)
     made = (mixer(name, length, channels, state, mode == RECOMPUTED) for _ in range(depth))
     blocks = [SequenceBlock(channels, one, causal=False) for one in made]
@@ -72,25 +77,52 @@ def step(name: str, mode: str, length: int, channels: int, state: int, depth: in
         with torch.no_grad():
             return stacked()
 
-    return forward if mode == FORWARD else lambda: torch.autograd.grad(stacked(), [x, *parameters], g)
+    call = forward if mode == FORWARD else lambda: torch.autograd.grad(stacked(), [x, *parameters], g)
+    return call, [x, g, *parameters]
 
 
-def prepared(name: str, mode: str, length: int, *sizes: int) -> Callable[[], Any]:
-    """`step` after one on a few tokens, so that what a first call loads is not counted."""
-    torch.set_num_threads(1)
-    step(name, mode, 300, *sizes)()
-    return step(name, mode, length, *sizes)
+class LiveBytes(TorchDispatchMode):
+    """Within it `peak` is the most bytes of tensors at one time that were made within it and still live.
+
+    What kernels of torch use inside of one operation is not counted. Unlike the peak of a process it is the same in
+    every run: no allocator, no page that the system takes back, no other process.
+    """
+
+    def __init__(self, *given: Tensor) -> None:
+        super().__init__()
+        self.now = self.peak = 0
+        self._known: dict[int, Any] = {}
+        self._given = {t.untyped_storage()._cdata for t in given}
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = function(*args, **(kwargs or {}))
+        for tensor in tree_leaves(found):
+            if isinstance(tensor, Tensor):
+                self._count(tensor.untyped_storage())
+        self.peak = max(self.peak, self.now)
+        return found
+
+    def _count(self, storage: Any) -> None:
+        key, size = storage._cdata, storage.nbytes()
+        if key in self._known or key in self._given:
+            return
+
+        def freed(_: Any) -> None:
+            self._known.pop(key, None)
+            self.now -= size
+
+        self._known[key] = weakref.ref(storage, freed)
+        self.now += size
 
 
 def memory(config: Config, folder: Any) -> list[dict[str, Any]]:
-    """Rows {"arm", "mode", "length", "bytes": peak beyond weights and input}, each in a process of its own."""
+    """Rows {"arm", "mode", "length", "bytes": peak of tensors beyond weights and input}."""
     rows = []
     longest = {FUSED: config.stack_fused_to, SPARSE: config.stack_sparse_to, SCORES: config.stack_scores_to}
     for name in config.stack_arms:
         for length in config.stack_lengths:
             for mode in MODES:
-                most = longest.get(name, float("inf")) / (2 if (name, mode) == (FUSED, RECOMPUTED) else 1)
-                if length > most or (name, mode) == (SCORES, RECOMPUTED):
+                if length > longest.get(name, float("inf")) or (name, mode) == (SCORES, RECOMPUTED):
                     continue
                 spec = {"arm": name, "mode": mode, "length": length}
                 spec |= picked(config, "channels state seed") | {"depth": config.stack_depth}
@@ -101,7 +133,10 @@ def memory(config: Config, folder: Any) -> list[dict[str, Any]]:
 
 
 def _measured(how: list[Any]) -> dict[str, int]:
-    return {"bytes": peak_memory(f"{__name__}:prepared", *how)}
+    call, given = step(*how)
+    with threads(1), LiveBytes(*given) as live:
+        call()
+    return {"bytes": live.peak}
 
 
 def table(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -51,7 +51,7 @@ def small_problem(monkeypatch):
     monkeypatch.setattr(burgers, "VISCOSITY", 0.1)
     monkeypatch.setattr(layers, "peak_memory", lambda function, name, mode, length, *rest: 1000 * length)
     monkeypatch.setattr(
-        stacks, "peak_memory", lambda function, name, mode, n, *rest: 100 * n + n * n * (name == "sparse")
+        stacks, "_measured", lambda how: {"bytes": 100 * how[2] + how[2] ** 2 * (how[0] == stacks.SPARSE)}
     )
 
 
@@ -106,11 +106,28 @@ def test_a_wrong_layer_ends_the_run_before_it_is_timed(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", stacks.ARMS)
 def test_recomputed_stacks_have_the_gradients_of_plain_ones(name):
     plain, again, forward = (
-        stacks.step(name, mode, 300, 8, 4, 2, 0)() for mode in (stacks.TRAINING, stacks.RECOMPUTED, stacks.FORWARD)
+        stacks.step(name, mode, 300, 8, 4, 2, 0)[0]() for mode in (stacks.TRAINING, stacks.RECOMPUTED, stacks.FORWARD)
     )
     assert forward.shape == (1, 300, 8)
     for one, other in zip(plain, again, strict=True):
         assert (one - other).norm() <= 1e-5 * one.norm()
+
+
+def test_bytes_that_live_at_once():
+    x = torch.ones(1000, requires_grad=True)
+    with stacks.LiveBytes(x) as live:
+        y = x * 2  # kept by the sine's derivative
+        z = y.sin()
+        assert live.now == 8000
+        y = y[:10].view(2, 5)
+        assert live.now == 8000
+        del y, z
+        assert live.now == 0
+    with torch.no_grad(), stacks.LiveBytes(x) as live:
+        for _ in range(5):
+            z = x + 1
+    assert live.peak == 8000 and live.now == 4000  # the last and the one it replaces
+    del z
 
 
 def test_sparse_attention_with_its_scores_is_sparse_attention():
