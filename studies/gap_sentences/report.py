@@ -38,8 +38,7 @@ def summary(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
             "rouge": [entry["rouge"] for entry in by_seed.values()],
             "validation": [entry["validation"] for entry in by_seed.values()],
             "test_loss": [entry["test_loss"] for entry in by_seed.values()],
-            "copied": [entry["copied"] for entry in by_seed.values()],
-            "parameters": [run["parameters"] for run in runs if run["spec"]["encoder"] == encoder][0],
+            "copied": [entry.get("copied", np.nan) for entry in by_seed.values()],
             "rates": [entry["rate"] for entry in by_seed.values()],
             "seconds": [entry["seconds"] for entry in by_seed.values()],
         }

@@ -130,7 +130,8 @@ class StateSpaceMixer(SequenceMixer):
             raise ValueError("a mask with periodic=True: padding would lie on the ring; pass periodic=False or 'auto'")
         ring = mask is None and self._on_ring(grid)
         y = self._convolved(self._input(x, mask), 0, self._scale(grid, -1), ring)
-        return in_segments(self, self._gated, x, size=_SEGMENT, along=(y,))[0]
+        gated: Any = in_segments(self, self._gated, x, size=_SEGMENT, along=(y,))[0]
+        return gated
 
     def mix_grid(self, x: Tensor, grid: Any) -> Tensor:
         if self.flatten:
@@ -187,7 +188,7 @@ class StateSpaceMixer(SequenceMixer):
         g = self.query(x)
         return self.out(g * y.to(g.dtype))
 
-    def _gated(self, x: Tensor, carry: None, along: Sequence[Any], shared: Sequence[Tensor]) -> tuple[Tensor, None]:
+    def _gated(self, x: Tensor, carry: Any, along: Sequence[Any], shared: Sequence[Tensor]) -> tuple[Tensor, None]:
         """`_output` of a segment; the backward pass of a long sequence computes g again, and keeps no g ⊙ y."""
         return self._output(x, along[0]), None
 
