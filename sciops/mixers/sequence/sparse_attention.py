@@ -154,9 +154,9 @@ class SparseAttention(SequenceMixer):
 
     def _joined(self, near: Tensor, of_means: Tensor, m: int) -> Tensor:
         """(batch·m, heads, 3w + s, d): the keys or values of every window beside those of the means."""
-        windows = near.unfold(1, 3 * self.window, self.window).movedim(-1, 2)
+        blocks = near.unflatten(1, (m + 2, self.window))
         shared = of_means.unsqueeze(1).expand(-1, m, -1, -1, -1)
-        return torch.cat([windows, shared], 2).flatten(0, 1).transpose(1, 2)
+        return torch.cat([blocks[:, :-2], blocks[:, 1:-1], blocks[:, 2:], shared], 2).flatten(0, 1).transpose(1, 2)
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
         if symbolic() or q.shape[0] <= LARGEST_BATCH:
