@@ -30,6 +30,7 @@ SPARSE, FEW, SCORES = "sparse", "sparse, 256 means", "sparse, scores kept"
 ARMS = (SSM, FUSED, SPARSE, FEW, SCORES)
 FORWARD, TRAINING, RECOMPUTED = "forward", "training", "training, recomputed"
 MODES = (FORWARD, TRAINING, RECOMPUTED)
+_QUADRATIC = ((SPARSE, TRAINING), (SCORES, TRAINING), (SCORES, FORWARD))  # arms that keep a number for every key
 MEANS = 256  # of FEW, whatever the length
 
 
@@ -144,7 +145,7 @@ def table(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
     Arms that were measured to a smaller length are continued by their law. Fused attention keeps arrays of
     (n, channels) alone, b = a·n from its longest sequence; a sparse one keeps n·(window + n/block) numbers besides,
-    b = a·n + c·n² from its two longest.
+    b = a·n + c·n² from its two longest, where it keeps them: in training, and in a forward pass with its scores.
     """
     found = []
     for length in sorted({row["length"] for row in rows}):
@@ -155,7 +156,7 @@ def table(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 measured = dict(own)
                 if length in measured:
                     line["bytes"][name] = measured[length]
-                elif name in (FUSED, SPARSE, SCORES) and len(own) > (name != FUSED) and length > own[-1][0]:
+                elif own and length > own[-1][0] and (name == FUSED or (len(own) > 1 and (name, mode) in _QUADRATIC)):
                     line["bytes"][name] = _continued(own, length, straight=name == FUSED)
                     line["extrapolated"].append(name)
             found.append(line)
