@@ -54,9 +54,9 @@ class Config:
     encoders: tuple[str, ...] = ("state_space",)
     """mixers of the encoder: state_space, self_attention, sparse_attention, none"""
     window: int = 32  # of sparse attention: tokens on each side that a token reads, beside means of 16 tokens
-    choosers: tuple[str, ...] = ("state_space", "self_attention", "sparse_attention", "none")
+    choosers: tuple[str, ...] = ("state_space", "none")
     """the same, of encoders that choose sentences"""
-    choosing_steps: int = 60  # of training there
+    choosing_steps: int = 40  # of training there
     choosing_rates: tuple[float, ...] = (0.02, 0.1)  # of which each encoder has that which validates best, in a trial
     width: int = 64  # channels
     depth: int = 2  # blocks of the encoder, and of the decoder
@@ -102,6 +102,7 @@ PRESETS = {
         few=(1000,),
         arms=ARMS[:1],
         encoders=ENCODERS,
+        choosers=(*ENCODERS, "none"),
         choosing_steps=100,
         choosing_rates=(0.05, 0.2),
         seeds=(0, 1, 2, 3, 4),
@@ -117,6 +118,7 @@ PRESETS = {
         few=(100, 300, 1000, 3000),
         arms=ARMS,
         encoders=ENCODERS,
+        choosers=(*ENCODERS, "none"),
         choosing_steps=2000,
         choosing_rates=(0.02, 0.05, 0.1),
         tuning=(0.01, 0.02, 0.05),
