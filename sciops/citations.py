@@ -415,6 +415,14 @@ _PAPERS = {
         "2401.17919",
         2024,
     ),
+    "long_t5": _arxiv(
+        "guo2021longt5",
+        "LongT5: Efficient Text-To-Text Transformer for Long Sequences",
+        "Guo, Mandy and Ainslie, Joshua and Uthus, David and Ontanon, Santiago and Ni, Jianmo and Sung, Yun-Hsuan and "
+        "Yang, Yinfei",
+        "2112.07916",
+        2021,
+    ),
     "best_rq": _arxiv(
         "chiu2022self",
         "Self-supervised Learning with Random-projection Quantizer for Speech Recognition",
@@ -616,6 +624,7 @@ _METHODS = {
     "highway": ("highway",),
     "state_feedback": ("state_feedback",),
     "state_space": ("s4d", "locost"),
+    "sparse_attention": ("long_t5",),
     "resolvent": ("resolvent_attention", "block_resolvent"),
     "token_mixing": ("token_mixing",),
     "precision_recall_losses": (

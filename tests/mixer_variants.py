@@ -35,6 +35,7 @@ _ON_GRIDS = [
     ("slices", dict(heads=2, slices=5, weighted=True)),
     ("convolution", dict(size=3)),
     ("gradient_products", dict(modes=(3, 3), bank_modes=5, bank_channels=4, products=2, gate=True, symmetric=True)),
+    ("sparse_attention", dict(heads=2, window=4, block=3)),
     ("recurrence", dict(heads=2)),
     ("linear_attention", dict(heads=2)),
     ("state_space", dict(state=4, axes=2)),
@@ -66,7 +67,12 @@ _ALONG_LINES = [
     ("state_space", dict(state=4)),
     ("state_space", dict(state=4, heads=2, gate=False, hold="first")),
 ]
-_BOTH_WAYS = ("resolvent", dict(bidirectional="fixed_point")), ("resolvent", dict(bidirectional="dense"))
+_BOTH_WAYS = [
+    ("resolvent", dict(bidirectional="fixed_point")),
+    ("resolvent", dict(bidirectional="dense")),
+    ("sparse_attention", dict(heads=2, window=3, block=2)),
+    ("sparse_attention", dict(window=5, block=4, positions="rope", recompute=True)),
+]
 
 
 def _causal(name: str, options: dict) -> list[dict]:

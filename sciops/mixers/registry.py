@@ -15,7 +15,7 @@ from sciops.mixers.gradient_products import GradientProducts
 from sciops.mixers.pooling import MeanPool, NoMixer
 from sciops.mixers.recurrence import StructuredRecurrence
 from sciops.mixers.resolvent import BlockResolventAttention, ResolventAttention
-from sciops.mixers.sequence import LinearAttention, PolynomialMixer, SelfAttention, StateSpaceMixer
+from sciops.mixers.sequence import LinearAttention, PolynomialMixer, SelfAttention, SparseAttention, StateSpaceMixer
 from sciops.mixers.slices import SliceAttention
 from sciops.mixers.spectral import SpectralMixer
 from sciops.mixers.traits import Traits
@@ -31,6 +31,7 @@ MIXERS: dict[str, type[nn.Module]] = {
     "convolution": Convolution,
     "gradient_products": GradientProducts,
     "self_attention": SelfAttention,
+    "sparse_attention": SparseAttention,
     "recurrence": StructuredRecurrence,
     "linear_attention": LinearAttention,
     "mean_pool": MeanPool,

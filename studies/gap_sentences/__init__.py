@@ -2,18 +2,21 @@
 
     python -m studies.gap_sentences                           # some hundred steps
     python -m studies.gap_sentences --preset medium           # some thousand, one encoder
-    python -m studies.gap_sentences --preset full             # both encoders, wider, on a GPU with --device cuda
+    python -m studies.gap_sentences --preset encoders         # three encoders, which write, and choose sentences
+    python -m studies.gap_sentences --preset full             # all of it, wider, on a GPU with --device cuda
 
 Texts are long package descriptions and the bodies of docstrings that are on the machine, summaries their first lines.
 An encoder–decoder with a state-space encoder (LOCOST, arXiv:2401.17919) learns to write the principal sentences of
 training texts, which are masked in its source (PEGASUS, arXiv:1912.08777), then few summaries; or these alone, for as
 many steps, or for as many as both together. Every arm has the weights and the rate of fine-tuning that validate best,
-of the same choices. The first words of the text are the baseline that needs no training. Then the cost of a step with a
+of the same choices. The first words of the text are the baseline that needs no training. The same encoders also choose
+a sentence of the text instead of writing, which says where a summary is lost. Then the cost of a step with a
 state-space encoder and one of attention of equal parameters, by the length of the source.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -25,8 +28,9 @@ from tqdm.auto import tqdm
 from sciops.runs import RunFolder, file_hash
 from studies.gap_sentences.cost import costs
 from studies.gap_sentences.data import corpus_of, lead_scores, pairs_of
-from studies.gap_sentences.report import answer, draw, print_report, summary
-from studies.gap_sentences.training import ARMS, Sizes, train_once
+from studies.gap_sentences.extraction import baselines, choosings
+from studies.gap_sentences.report import answer, choosing_summary, draw, print_report, summary
+from studies.gap_sentences.training import ARMS, ENCODERS, Sizes, train_once
 from studies.kit.cells import kept
 from studies.kit.choices import require_known
 from studies.kit.study import finished, picked
@@ -34,6 +38,8 @@ from studies.kit.study import finished, picked
 
 @dataclass(frozen=True)
 class Config:
+    parts: tuple[str, ...] = ("writing", "choosing")
+    """writing: trainings of encoder–decoders; choosing: of the encoders alone, which choose sentences"""
     sources: tuple[str, ...] = ("debian", "python", "numpy")
     """"debian", its package descriptions; "python", the standard library; or an installed package, for docstrings"""
     symbols: int = 2048  # of the byte-level tokenizer, the model's own two included
@@ -45,7 +51,13 @@ class Config:
     few: tuple[int, ...] = (300,)  # summaries to fine-tune on
     arms: tuple[str, ...] = ARMS[:2]
     """what comes before them: gap sentences; nothing ("from scratch"); nothing, and as many steps more on them"""
-    encoders: tuple[str, ...] = ("state_space",)  # mixers of the encoder: state_space, self_attention
+    encoders: tuple[str, ...] = ("state_space",)
+    """mixers of the encoder: state_space, self_attention, sparse_attention, none"""
+    window: int = 32  # of sparse attention: tokens on each side that a token reads, beside means of 16 tokens
+    choosers: tuple[str, ...] = ("state_space", "none")
+    """the same, of encoders that choose sentences"""
+    choosing_steps: int = 40  # of training there
+    choosing_rates: tuple[float, ...] = (0.02, 0.1)  # of which each encoder has that which validates best, in a trial
     width: int = 64  # channels
     depth: int = 2  # blocks of the encoder, and of the decoder
     state: int = 16  # real numbers a channel in a state space; width/4 gives the parameters of attention
@@ -83,6 +95,20 @@ PRESETS = {
         lengths=(128, 512, 2048, 8192),
         output=Path("runs/gap_sentences_medium"),
     ),
+    "encoders": Config(
+        sources=_PACKAGES[:6],
+        source_length=256,
+        held_out=300,
+        few=(1000,),
+        arms=ARMS[:1],
+        encoders=ENCODERS,
+        choosers=(*ENCODERS, "none"),
+        choosing_steps=100,
+        choosing_rates=(0.05, 0.2),
+        seeds=(0, 1, 2, 3, 4),
+        lengths=(),
+        output=Path("runs/gap_sentences_encoders"),
+    ),
     "full": Config(
         sources=_PACKAGES,
         symbols=8192,
@@ -91,7 +117,10 @@ PRESETS = {
         held_out=1000,
         few=(100, 300, 1000, 3000),
         arms=ARMS,
-        encoders=("state_space", "self_attention"),
+        encoders=ENCODERS,
+        choosers=(*ENCODERS, "none"),
+        choosing_steps=2000,
+        choosing_rates=(0.02, 0.05, 0.1),
         tuning=(0.01, 0.02, 0.05),
         width=256,
         state=64,
@@ -128,7 +157,8 @@ def run(config: Config) -> dict[str, Any]:
     sizes = Sizes(**picked(config, " ".join(field.name for field in fields(Sizes))))
     data = {"pairs": file_hash(path), **picked(config, "source_length symbols ratio kept held_out")}
     runs = []
-    cases = [(encoder, arm, seed) for seed in config.seeds for encoder in config.encoders for arm in config.arms]
+    writers = config.encoders if "writing" in config.parts else ()
+    cases = [(encoder, arm, seed) for seed in config.seeds for encoder in writers for arm in config.arms]
     for encoder, arm, seed in tqdm(cases, unit="training", disable=None):
         spec = {"arm": arm, "encoder": encoder, "few": config.few, "seed": seed, "sizes": sizes, "data": data}
         spec["device"] = config.device
@@ -136,8 +166,19 @@ def run(config: Config) -> dict[str, Any]:
         runs.append(kept(folder.path / "trainings", f"{encoder}-{arm}-{seed}", spec, make))
     results: dict[str, Any] = {"corpus": corpus.counts, "lead": lead_scores(corpus), "runs": runs}
     results["summary"] = summary(runs)
+    results["baselines"] = baselines(corpus, config.source_length)
+    results["choosing"] = []
+    if "choosing" in config.parts:
+
+        def keep(name: str, made_by: dict[str, Any], make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+            return kept(folder.path / "trainings", name, made_by | {"data": data}, make)
+
+        how = picked(config, "seeds") | {"rates": config.choosing_rates, "length": config.source_length}
+        how |= {"steps": config.choosing_steps, "sizes": sizes, "keep": keep}
+        results["choosing"] = choosings(corpus, config.choosers, **how)
+    results["choosing summary"] = choosing_summary(results["choosing"], results["baselines"])
     results["costs"] = []
-    if config.lengths:
+    if config.lengths and "writing" in config.parts:
         spec = {"sizes": sizes, **picked(config, "lengths symbols rounds threads")}
         how = picked(config, "symbols rounds")
         make = lambda: {"rows": costs(("state_space", "self_attention"), config.lengths, sizes, **how)}  # noqa: E731
@@ -149,7 +190,8 @@ def run(config: Config) -> dict[str, Any]:
 
 
 def _check(config: Config) -> None:
-    for name, known in (("arms", ARMS), ("encoders", ("state_space", "self_attention"))):
-        require_known(f"--{name}", getattr(config, name), known, some=True)
+    known = {"parts": ("writing", "choosing"), "arms": ARMS, "encoders": (*ENCODERS, "none")}
+    for name, names in (known | {"choosers": known["encoders"]}).items():
+        require_known(f"--{name}", getattr(config, name), names, some=True)
     if not (config.few and config.seeds and config.sources):
         raise ValueError("expected at least one of each: --few, --seeds, --sources")

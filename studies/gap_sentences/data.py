@@ -20,6 +20,7 @@ from sciops.datasets.text.summaries import (
     split_summaries,
     without_repeats,
 )
+from sciops.datasets.text.words import words
 from sciops.evaluation import mean_rouge
 from sciops.files.digest import digest_of
 from sciops.files.json_files import write_atomically, write_json
@@ -30,8 +31,9 @@ Pair = tuple[np.ndarray, np.ndarray]  # tokens of a source and of its target, th
 
 @dataclass(frozen=True)
 class Corpus:
-    """gaps : pairs made of training texts alone; train, validation, test : texts with summaries, as pairs and as they
-    are; counts : how many there are of what, for the report"""
+    """gaps : pairs made of training texts alone; train, validation, test : texts with summaries, as pairs, and
+    those of the test as they are; other : those of "train" and "validation"; counts : how many there are of what, for
+    the report"""
 
     tokenizer: Any
     start: int
@@ -41,6 +43,7 @@ class Corpus:
     validation: list[Pair]
     test: list[Pair]
     texts: list[Summarised]
+    other: dict[str, list[Summarised]]
     counts: dict[str, Any]
 
     @property
@@ -138,9 +141,12 @@ def _corpus(
         "test": len(test),
         "left out for a summary that stands in a training text": len(split.left_out),
         "symbols": len(tokenizer) + 2,
+        "copied": copied([p.summary for p in test], [p.text for p in test]),
         "whole sources": sum(len(tokenizer.encode(p.text)) <= source_length for p in test) / len(test),
     }
-    return Corpus(tokenizer, start, mask, gaps, encoded(split.train), encoded(validation), encoded(test), test, counts)
+    other = {"train": split.train, "validation": validation}
+    parts = [encoded(part) for part in (split.train, validation, test)]
+    return Corpus(tokenizer, start, mask, gaps, *parts, test, other, counts)
 
 
 def lead_scores(corpus: Corpus) -> dict[str, list[float]]:
@@ -155,6 +161,15 @@ def lead_scores(corpus: Corpus) -> dict[str, list[float]]:
         "first sentence": list(mean_rouge(first, references)),
         f"first {most} words": list(mean_rouge(some, references)),
     }
+
+
+def copied(written: Sequence[str], sources: Sequence[str]) -> float:
+    """Share of the words of what is written that stand in its source; nan where nothing is."""
+    found = []
+    for said, source in zip(written, sources):
+        known = set(words(source))
+        found += [word in known for word in words(said)]
+    return float(np.mean(found)) if found else float("nan")
 
 
 def _windows(parts: list[str], tokenizer: Any, most: int) -> list[list[str]]:

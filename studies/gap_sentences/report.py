@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sciops.evaluation import Rouge, spread
+from sciops.evaluation import Rouge, Verdict, paired_verdict, spread
 from sciops.plotting import PALETTE, figure, series
 from studies.gap_sentences.training import ARMS, LONGER, PRETRAINED
 from studies.kit.answers import sentence
@@ -38,6 +38,7 @@ def summary(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
             "rouge": [entry["rouge"] for entry in by_seed.values()],
             "validation": [entry["validation"] for entry in by_seed.values()],
             "test_loss": [entry["test_loss"] for entry in by_seed.values()],
+            "copied": [entry.get("copied", np.nan) for entry in by_seed.values()],
             "rates": [entry["rate"] for entry in by_seed.values()],
             "seconds": [entry["seconds"] for entry in by_seed.values()],
         }
@@ -59,6 +60,49 @@ def summary(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
+def choosing_summary(runs: list[dict[str, Any]], simple: dict[str, Any]) -> list[dict[str, Any]]:
+    """One row an encoder: ROUGE of one and of three sentences by seed, and the verdict, over seeds and test texts, on
+    ROUGE-1 of one sentence against the first sentence and against every other encoder.
+
+    A verdict is {"difference", "low", "high", "winner"} of ROUGE-1, positive where the row's own is higher; "share" the
+    mean over the other's, with its interval.
+    """
+    gains: dict[str, list[list[float]]] = {}
+    for run in runs:
+        gains.setdefault(run["spec"]["encoder"], []).append(run["gains"])
+    rows = []
+    for name, own in gains.items():
+        mine = [run for run in runs if run["spec"]["encoder"] == name]
+        others = {"lead-1": [simple["gains"]] * len(own)} | {k: v for k, v in gains.items() if k != name}
+        row: dict[str, Any] = {
+            "encoder": name,
+            "parameters": mine[0]["parameters"],
+            "rate": mine[0]["spec"]["rate"],
+            "seeds": [run["spec"]["seed"] for run in mine],
+            "first": [run["first"] for run in mine],
+            **{f"rouge {k}": [run["rouge"][k] for run in mine] for k in ("1", "3")},
+            "against": {},
+        }
+        three = [1 - scores[0] for scores in row["rouge 3"]]
+        found = seed_verdict(three, [1 - simple["lead-3"][0]] * len(three))
+        if found is not None:
+            row["three against lead-3"] = _of_rouge(found)
+        for other, theirs in others.items():
+            found = paired_verdict(1 - np.array(own), 1 - np.array(theirs))
+            base = float(np.mean(theirs))
+            row["against"][other] = _of_rouge(found) | {
+                "share": [1 - d / base for d in (found.difference, found.high, found.low)] if base else None,
+            }
+        rows.append(row)
+    return rows
+
+
+def _of_rouge(found: Verdict) -> dict[str, Any]:
+    """A verdict on 1 − ROUGE as one on ROUGE."""
+    winner = {"first": "better", "second": "worse"}.get(found.winner, found.winner)
+    return {"difference": -found.difference, "low": -found.high, "high": -found.low, "winner": winner}
+
+
 def _judged(errors: Iterable[list[float]]) -> str:
     """ "better", "worse", or what `paired_verdict` says instead, of the first errors by seed against the second."""
     found = seed_verdict(*errors)
@@ -67,7 +111,7 @@ def _judged(errors: Iterable[list[float]]) -> str:
 
 def answer(results: dict[str, Any]) -> str:
     """Where summaries are fewest: how many seeds pre-training makes better, with the verdict."""
-    few = min(row["few"] for row in results["summary"])
+    few = min((row["few"] for row in results["summary"]), default=0)
     said = []
     for row in results["summary"]:
         beaten = row.get("beaten by pre-training")
@@ -75,27 +119,22 @@ def answer(results: dict[str, Any]) -> str:
             count = f"{beaten['validation']} of {beaten['of']} seeds"
             said.append(f"{row['encoder']} against {row['arm']}: {count} ({beaten['verdict']['validation']})")
     what = f"with {few} summaries, pre-training on gap sentences lowers the validation loss of"
-    return sentence(f"{what} {'; '.join(said)}" if said else "")
+    chosen = [
+        f"{row['encoder']} chooses sentences of ROUGE-1 {np.mean([s[0] for s in row['rouge 1']]):.3f} against "
+        f"{results['baselines']['lead-1'][0]:.3f} of the first ({row['against']['lead-1']['winner']})"
+        for row in results.get("choosing summary", [])
+    ]
+    return sentence(*([f"{what} {'; '.join(said)}"] if said else []), *chosen)
 
 
 def print_report(results: dict[str, Any]) -> None:
     print("real texts: " + ", ".join(f"{name} {value}" for name, value in results["corpus"].items()))
-    rows = {f"baseline: {name}": dict(zip(_NAMES, Rouge(*scores))) for name, scores in results["lead"].items()}
-    for row in results["summary"]:
-        scores = dict(zip(_NAMES, map(spread, zip(*row["rouge"])))) | {"validation": spread(row["validation"])}
-        rows[f"{row['encoder']}, {row['few']} summaries, {row['arm']}"] = scores
-    columns = (f"{name}:.3f" for name in _NAMES)
-    print_table(rows, "=name", *columns, "validation:.2f", title="test ROUGE F, mean ± deviation over seeds")
-    print("validation: loss on held-out summaries, nats a token, of the weights that are judged")
-    print("\npre-training on gap sentences (PEGASUS, LOCOST: it helps, most where summaries are few)")
-    for row in results["summary"]:
-        beaten = row.get("beaten by pre-training")
-        if beaten:
-            names, judged = (*_NAMES, "validation loss"), beaten["verdict"]
-            said = zip(names, (*beaten["rouge"], beaten["validation"]), (*judged["rouge"], judged["validation"]))
-            counts = ", ".join(f"{name} {n}/{beaten['of']} ({verdict})" for name, n, verdict in said)
-            print(f"  {row['encoder']}, {row['few']} summaries, against {row['arm']}: better seeds (verdict) {counts}")
+    if results["runs"]:
+        _print_writing(results)
+    _print_choosing(results)
     _print_costs(results["costs"])
+    if not results["runs"]:
+        return
     first = next((run for run in results["runs"] if run["spec"]["arm"] == PRETRAINED), results["runs"][0])
     others = [run for run in results["runs"] if run["spec"]["seed"] == first["spec"]["seed"]]
     others = [run for run in others if run["spec"]["encoder"] == first["spec"]["encoder"]]
@@ -105,6 +144,55 @@ def print_report(results: dict[str, Any]) -> None:
         print(f"    {'reference':<22}{example['reference']}")
         for run in others:
             print(f"    {run['spec']['arm']:<22}{run['fine'][-1]['written'][i]}")
+
+
+def _print_writing(results: dict[str, Any]) -> None:
+    both = results["lead"] | {name: scores for name, scores in results["baselines"].items() if name != "gains"}
+    rows = {f"baseline: {name}": dict(zip(_NAMES, Rouge(*scores))) for name, scores in both.items()}
+    for row in results["summary"]:
+        scores = dict(zip(_NAMES, map(spread, zip(*row["rouge"])))) | {"validation": spread(row["validation"])}
+        scores["copied"] = spread(row["copied"])
+        rows[f"{row['encoder']}, {row['few']} summaries, {row['arm']}"] = scores
+    columns = (f"{name}:.3f" for name in _NAMES)
+    print_table(
+        rows, "=name", *columns, "validation:.2f; copied:.2f", title="test ROUGE F, mean ± deviation over seeds"
+    )
+    print("copied: share of the written words that stand in the source; of the summaries' own", end=" ")
+    print(f"{results['corpus']['copied']:.2f}")
+    print("validation: loss on held-out summaries, nats a token, of the weights that are judged")
+    print("\npre-training on gap sentences (PEGASUS, LOCOST: it helps, most where summaries are few)")
+    for row in results["summary"]:
+        beaten = row.get("beaten by pre-training")
+        if beaten:
+            names, judged = (*_NAMES, "validation loss"), beaten["verdict"]
+            said = zip(names, (*beaten["rouge"], beaten["validation"]), (*judged["rouge"], judged["validation"]))
+            counts = ", ".join(f"{name} {n}/{beaten['of']} ({verdict})" for name, n, verdict in said)
+            print(f"  {row['encoder']}, {row['few']} summaries, against {row['arm']}: better seeds (verdict) {counts}")
+
+
+def _print_choosing(results: dict[str, Any]) -> None:
+    rows = results["choosing summary"]
+    if not rows:
+        return
+    simple = {k: dict(zip(_NAMES, v)) for k, v in results["baselines"].items() if k != "gains"}
+    for row in rows:
+        for k, what in (("1", "one sentence"), ("3", "three sentences")):
+            scores = dict(zip(_NAMES, map(spread, zip(*row[f"rouge {k}"]))))
+            more = {"first": spread(row["first"]), "parameters": row["parameters"]} if k == "1" else {}
+            simple[f"{row['encoder']}, {what}"] = scores | more
+    columns = (f"{name}:.3f" for name in _NAMES)
+    title = "choosing sentences: test ROUGE F, mean ± deviation over seeds; first: share of first sentences chosen"
+    print_table(simple, "=name", *columns, "first:.2f", "parameters", title=title)
+    shown = lambda found: f"{found['difference']:+.4f} [{found['low']:+.4f}, {found['high']:+.4f}] {found['winner']}"  # noqa: E731
+    for row in rows:
+        if "three against lead-3" in row:
+            print(
+                f"  {row['encoder']}, three sentences against lead-3: {shown(row['three against lead-3'])}, these texts"
+            )
+        for other, found in row["against"].items():
+            share = found["share"]
+            share = f", {share[0]:.1%} [{share[1]:.1%}, {share[2]:.1%}] of its score" if share else ""
+            print(f"  {row['encoder']} against {other}: ROUGE-1 {shown(found)}{share}")
 
 
 def _print_costs(rows: list[dict[str, Any]]) -> None:
@@ -123,8 +211,11 @@ def _print_costs(rows: list[dict[str, Any]]) -> None:
 
 def draw(results: dict[str, Any], folder: Path) -> None:
     """learning.png, rouge.png and, with costs, costs.png."""
-    _draw_learning(results["runs"], folder / "learning.png")
-    _draw_rouge(results, folder / "rouge.png")
+    if results["runs"]:
+        _draw_learning(results["runs"], folder / "learning.png")
+        _draw_rouge(results, folder / "rouge.png")
+    if results["choosing summary"]:
+        _draw_choosing(results, folder / "choosing.png")
     if results["costs"]:
         _draw_costs(results["costs"], folder / "costs.png")
 
@@ -182,6 +273,26 @@ def _draw_rouge(results: dict[str, Any], path: Path) -> None:
         low, high = axes[0, 0].get_ylim()
         axes[0, 0].set_ylim(low, 1.35 * high)  # room for the names
         axes[0, 0].legend(ncols=2)
+
+
+def _draw_choosing(results: dict[str, Any], path: Path) -> None:
+    rows, simple = results["choosing summary"], results["baselines"]
+    caption = (
+        "ROUGE-1 of one sentence (left) and of three (right) that an encoder chooses, a point a seed, bars: means; "
+        "lines: choices without training."
+    )
+    with figure(path, 1, 2, width=3.6, height=3.0, caption=caption) as (drawn, axes):
+        for axis, k in zip(axes.flat, ("1", "3")):
+            for i, (row, style) in enumerate(zip(rows, series())):
+                scores = [scores[0] for scores in row[f"rouge {k}"]]
+                axis.bar(i, np.mean(scores), 0.7, color=style["color"], alpha=0.6)
+                axis.plot([i] * len(scores), scores, "o", color="black", markersize=2.5)
+            for name, look in (("random", ":"), ("lead", "--"), ("oracle", "-.")):
+                axis.axhline(simple[f"{name}-{k}"][0], color="0.25", linestyle=look, linewidth=1, label=name)
+            axis.set_xticks(range(len(rows)), [row["encoder"].replace("_", "\n") for row in rows])
+            axis.set(ylabel="ROUGE-1 F on test texts", title={"1": "one sentence", "3": "three sentences"}[k])
+            axis.grid(axis="x", visible=False)
+        drawn.legend(*axes[0, 0].get_legend_handles_labels(), ncols=3, loc="outside lower center")
 
 
 def _draw_costs(rows: list[dict[str, Any]], path: Path) -> None:

@@ -16,11 +16,12 @@ from tqdm.auto import tqdm
 
 from sciops.evaluation import mean_rouge
 from sciops.models import EncoderDecoder
-from studies.gap_sentences.data import Corpus, Pair
+from studies.gap_sentences.data import Corpus, Pair, copied
 from studies.kit.stepping import train_by_step
 from studies.kit.study import picked
 
 PRETRAINED, SCRATCH, LONGER = "gap sentences", "from scratch", "from scratch, longer"
+ENCODERS = ("state_space", "self_attention", "sparse_attention")
 ARMS = (PRETRAINED, SCRATCH, LONGER)
 
 
@@ -41,13 +42,26 @@ class Sizes:
     checks: int
     beams: int
     target_length: int
+    window: int
 
 
 def model_of(symbols: int, start: int, end: int, encoder: str, sizes: Sizes) -> EncoderDecoder:
     """An encoder–decoder; with state = width/4 the mixers of both kinds of encoder have about 4·width² parameters."""
-    options = {"state_space": {"state": sizes.state}, "self_attention": {"heads": sizes.heads, "positions": "rope"}}
     shape = picked(sizes, "width heads dropout") | {"encoder_depth": sizes.depth, "decoder_depth": sizes.depth}
-    return EncoderDecoder(symbols, mixer=encoder, mixer_options=options[encoder], start=start, end=end, **shape)
+    return EncoderDecoder(
+        symbols, mixer=encoder, mixer_options=encoder_options(encoder, sizes), start=start, end=end, **shape
+    )
+
+
+def encoder_options(encoder: str, sizes: Sizes) -> dict[str, Any]:
+    """Of the mixer of an encoder. The sparse one reads `window` tokens to each side and the means of blocks of 16."""
+    attention = {"heads": sizes.heads, "positions": "rope"}
+    return {
+        "state_space": {"state": sizes.state},
+        "self_attention": attention,
+        "sparse_attention": attention | {"window": sizes.window, "block": 16},
+        "none": {},
+    }[encoder]
 
 
 def train_once(
@@ -80,6 +94,7 @@ def train_once(
         validation, rate, entry, tuned = min(tried, key=lambda one: one[:2])
         predictions = summarise(tuned, corpus, sizes, device)
         scores = mean_rouge(predictions, [pair.summary for pair in corpus.texts])
+        entry["copied"] = copied(predictions, [pair.text for pair in corpus.texts])
         entry |= {"few": count, "rate": rate, "validation": validation, "rouge": list(scores)}
         entry |= {"test_loss": loss_on(tuned, corpus.test, sizes.batch, device), "written": predictions[:20]}
         entry["validation by rate"] = {str(one[1]): one[0] for one in tried}
@@ -106,13 +121,13 @@ def fit(
     best : leaves the model with the weights of the check that validates best, and ends before the last step where five
         checks on end were worse
     """
-    optimizer = torch.optim.AdamW(_groups(model, sizes.rate), betas=(0.9, 0.98))
+    optimizer = torch.optim.AdamW(groups(model, sizes.rate), betas=(0.9, 0.98))
     due = {round(steps * (i + 1) / sizes.checks) for i in range(sizes.checks)}
     curve = [{"step": 0, "validation": loss_on(model, validation, sizes.batch, device)}]
     kept, at = copy.deepcopy(model.state_dict()), 0
     losses, since = torch.empty(steps, device=device), 0  # one array: a list would leave holes in the heap
     start = time.perf_counter()
-    rows = iter(tqdm(_drawn(pairs, steps, sizes.batch, seed), total=steps, disable=None))
+    rows = iter(tqdm(drawn(pairs, steps, sizes.batch, seed), total=steps, disable=None))
 
     def draw(step: int) -> list[Pair]:
         if step == 0:
@@ -144,8 +159,8 @@ def fit(
 
 def token_loss(model: EncoderDecoder, pairs: Sequence[Pair], device: str) -> tuple[Tensor, int]:
     """(−Σ log p of the targets' tokens, their number)."""
-    source, source_mask = _padded([source for source, _ in pairs], device)
-    target, target_mask = _padded([target for _, target in pairs], device)
+    source, source_mask = stacked([source for source, _ in pairs], device)
+    target, target_mask = stacked([target for _, target in pairs], device)
     logits = model(source, model.shifted(target), source_mask, target_mask)
     return F.cross_entropy(logits[target_mask], target[target_mask], reduction="sum"), int(target_mask.sum())
 
@@ -168,14 +183,14 @@ def summarise(model: EncoderDecoder, corpus: Corpus, sizes: Sizes, device: str) 
     said = [""] * len(order)
     for i in range(0, len(order), 4 * sizes.batch):
         rows = order[i : i + 4 * sizes.batch]
-        source, mask = _padded([corpus.test[j][0] for j in rows], device)
+        source, mask = stacked([corpus.test[j][0] for j in rows], device)
         made = model.generate(source, tokens=sizes.target_length, source_mask=mask, beams=sizes.beams).tokens
         for j, tokens in zip(rows, made.reshape(len(rows), -1, sizes.target_length)[:, 0].tolist()):
             said[j] = corpus.written(tokens)
     return said
 
 
-def _groups(model: nn.Module, rate: float) -> list[dict[str, Any]]:
+def groups(model: nn.Module, rate: float) -> list[dict[str, Any]]:
     """One group for all parameters of about one size, to two digits; vectors have a tenth of the rate, and no decay."""
     groups: dict[tuple[bool, float], list[nn.Parameter]] = {}
     for parameter in model.parameters():
@@ -188,7 +203,7 @@ def _groups(model: nn.Module, rate: float) -> list[dict[str, Any]]:
     ]
 
 
-def _drawn(pairs: list[Pair], steps: int, batch: int, seed: int) -> Iterator[list[int]]:
+def drawn(pairs: list[Pair], steps: int, batch: int, seed: int) -> Iterator[list[int]]:
     """Rows of each step: epochs in a drawn order, in which batches of eight steps are sorted by length."""
     random = np.random.default_rng([seed, 2])
     batch = min(batch, len(pairs))
@@ -204,7 +219,7 @@ def _drawn(pairs: list[Pair], steps: int, batch: int, seed: int) -> Iterator[lis
         yield waiting.pop()
 
 
-def _padded(rows: Sequence[np.ndarray], device: str) -> tuple[Tensor, Tensor]:
+def stacked(rows: Sequence[np.ndarray], device: str) -> tuple[Tensor, Tensor]:
     lengths = torch.tensor([len(row) for row in rows])
     tokens = torch.zeros(len(rows), int(lengths.max()), dtype=torch.int64)
     for i, row in enumerate(rows):

@@ -26,7 +26,15 @@ from studies.lipschitz_fuzz.layers import activation
 from studies.lipschitz_fuzz.truth import Case
 
 _FREE = ("spectral", "convolution", "mean_pool")
-_SEQUENCES = ("recurrence", "linear_attention", "state_space", "resolvent", "block_resolvent", "polynomial")
+_SEQUENCES = (
+    "recurrence",
+    "linear_attention",
+    "state_space",
+    "resolvent",
+    "block_resolvent",
+    "polynomial",
+    "sparse_attention",
+)
 _IN_A_BALL = ("attention", "window", "multipole", "slices", "self_attention")
 
 

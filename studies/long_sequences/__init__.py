@@ -4,7 +4,8 @@
     python -m studies.long_sequences --preset medium --output runs/long_sequences
     python -m studies.long_sequences --preset full
 
-One encoder layer on 1k to 64k tokens beside attention written out and fused; a needle found in sequences 4 and 16
+One encoder layer on 1k to 64k tokens beside attention written out and fused; the memory of two layers on 16k to 256k
+tokens, with and without recomputation, beside fused and sparse attention; a needle found in sequences 4 and 16
 times as long as those of training; Burgers' equation learnt on 256 points and asked for on 1024. Finished parts lie in
 the output folder as records and are read back when the command is given again. Layers that differ from dense float64
 references end the run before anything is timed.
@@ -18,13 +19,13 @@ from typing import Any
 
 from studies.kit.choices import require_known
 from studies.kit.study import finished, opened
-from studies.long_sequences import burgers, layers, needle
+from studies.long_sequences import burgers, layers, needle, stacks
 from studies.long_sequences.report import answer, draw, print_tables, summary
 
 
 @dataclass(frozen=True)
 class Config:
-    parts: tuple[str, ...] = ("cost", "needle", "burgers")  # which parts of the study
+    parts: tuple[str, ...] = ("cost", "stacks", "needle", "burgers")  # which parts of the study
     channels: int = 64  # of the layer that is timed
     state: int = 32  # real numbers a channel of every state space
     lengths: tuple[int, ...] = (1024, 2048, 4096, 8192, 16384, 32768, 65536)  # tokens, for the times
@@ -33,6 +34,16 @@ class Config:
     fused_to: int = 8192  # longest sequence for fused attention
     written_bytes: float = 2e9  # most memory for the matrices of attention written out
     rounds: int = 3  # in which every mixer takes its turn; fewer above 16k tokens
+    stack_arms: tuple[str, ...] = (
+        stacks.SSM,
+        stacks.FUSED,
+        stacks.SCORES,
+    )  # mixers of the stacks of layers whose memory is measured
+    stack_lengths: tuple[int, ...] = (2048, 8192)  # tokens there
+    stack_depth: int = 2  # layers of a stack
+    stack_fused_to: int = 8192  # longest sequence for fused attention there; its law is continued beyond
+    stack_sparse_to: int = 8192  # for sparse attention with a mean of every 16 tokens, whose time is quadratic
+    stack_scores_to: int = 2048  # for the same with its scores in memory
     needle_arms: tuple[str, ...] = needle.ARMS[:3]  # models of the needle task
     needle_train: int = 64  # tokens in training
     needle_tests: tuple[int, ...] = (256, 1024)  # tokens of the other test sequences
@@ -61,12 +72,21 @@ class Config:
     output: Path = Path("runs/long_sequences")  # folder for records, results.json and the figures
 
 
+_LONG_STACKS: dict[str, Any] = dict(
+    stack_arms=(stacks.SSM, stacks.FUSED, stacks.SPARSE, stacks.SCORES),
+    stack_lengths=(8192, 16384, 32768, 65536, 131_072, 262_144),
+    stack_fused_to=16384,
+    stack_sparse_to=32768,
+    stack_scores_to=16384,
+)
+
 PRESETS = {
     "quick": Config(),
     "medium": Config(
         memory_lengths=(1024, 2048, 4096, 8192, 16384, 32768, 65536),
         memory_modes=("training", "forward"),
         fused_to=32768,
+        **_LONG_STACKS,
         needle_train=256,
         needle_tests=(1024, 4096),
         needle_samples=128,
@@ -80,6 +100,7 @@ PRESETS = {
         memory_lengths=(1024, 2048, 4096, 8192, 16384, 32768, 65536),
         memory_modes=("training", "forward"),
         fused_to=65536,
+        **_LONG_STACKS | dict(stack_arms=stacks.ARMS, stack_depth=4, stack_sparse_to=262_144),
         written_bytes=8e9,
         rounds=9,
         needle_train=256,
@@ -113,6 +134,7 @@ def run(config: Config) -> dict[str, Any]:
         ("--needle-arms", config.needle_arms, needle.ARMS),
         ("--burgers-arms", config.burgers_arms, tuple(burgers.ARMS)),
         ("--memory-modes", config.memory_modes, layers.MODES),
+        ("--stack-arms", config.stack_arms, stacks.ARMS),
     ):
         require_known(flag, given, known)
     if config.seeds < 1 or len(config.lengths) < 2:
@@ -125,6 +147,7 @@ def run(config: Config) -> dict[str, Any]:
     for name, part, measure in (
         ("times", "cost", layers.times),
         ("memory", "cost", layers.memory),
+        ("stacks", "stacks", stacks.memory),
         ("needle", "needle", needle.trainings),
         ("burgers", "burgers", burgers.trainings),
     ):

@@ -178,6 +178,7 @@ def _mixers() -> dict[str, Subject]:
     lines: dict[str, dict[str, Any]] = {
         "self_attention": dict(heads=2),
         "self_attention causal window": dict(heads=2, causal=True, window=16, positions="rope"),
+        "sparse_attention": dict(heads=2, window=8, block=4, positions="rope"),
         "recurrence": dict(heads=2, causal=True),
         "recurrence both ways": dict(heads=2, coefficients="chacal", pattern="dense"),
         "linear_attention": dict(heads=2),

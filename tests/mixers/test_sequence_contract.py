@@ -18,6 +18,8 @@ CASES = [
     ("self_attention", dict(positions="rope")),
     ("self_attention", dict(positions="alibi")),
     ("self_attention", dict(positions="alibi", window=4)),
+    ("sparse_attention", dict(window=4, block=3, causal=False)),
+    ("sparse_attention", dict(heads=2, window=40, block=4, positions="rope", causal=False)),
     ("resolvent", {}),
     ("resolvent", dict(heads=2, gamma=0.05, positions="rope")),
     ("resolvent", dict(heads=2, gamma="learned", positions="alibi")),

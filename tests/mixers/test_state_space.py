@@ -129,6 +129,43 @@ def test_derivatives_of_the_convolution(monkeypatch, at_once, n, lags):
     assert torch.autograd.gradgradcheck(lambda z, k: convolved(z, k, n), (z, k))
 
 
+@pytest.mark.parametrize("options", [{}, {"heads": 3}, {"causal": True, "hold": "first"}, {"periodic": True}])
+def test_kernels_a_few_at_a_time_are_the_kernels(monkeypatch, options):
+    mixer, x = made(**options), field(2, 23).requires_grad_()
+    inputs = [x, *mixer.parameters()]
+    whole = mixer(x)
+    g = torch.randn_like(whole)
+    expected = torch.autograd.grad(whole, inputs, g)
+    monkeypatch.setitem(long_convolution._AT_ONCE, "cpu", 1)
+    y = mixer(x)
+    assert any("Streamed" in name for name in _ancestors(y))
+    assert off(y, whole) < 1e-14
+    for ours, theirs in zip(torch.autograd.grad(y, inputs, g), expected):
+        assert off(ours, theirs) < 1e-12
+    with torch.no_grad():
+        assert off(mixer(x), whole) < 1e-14
+    some = [mixer.kernel.log_dt, mixer.kernel.out_of, mixer.skip, x]
+
+    def curvature():
+        first = torch.autograd.grad(mixer(x).sin().sum(), some, create_graph=True)
+        return torch.autograd.grad(sum(f.square().sum() for f in first), some)
+
+    streamed = curvature()
+    monkeypatch.setitem(long_convolution._AT_ONCE, "cpu", 10**9)
+    for ours, theirs in zip(streamed, curvature()):
+        assert off(ours, theirs) < 1e-12
+
+
+def _ancestors(y):
+    seen, waiting = set(), [y.grad_fn]
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            waiting += [parent for parent, _ in node.next_functions]
+    return {type(node).__name__ for node in seen}
+
+
 def test_fast_lengths_are_the_next_products_of_2_3_and_5():
     smooth = sorted(2**a * 3**b * 5**c for a in range(12) for b in range(8) for c in range(6))
     for n in [*range(1, 700), 1021, 1999]:

@@ -165,7 +165,7 @@ def test_every_mixer_of_sequences_has_its_last_map_where_it_is_looked_for():
 
     for name, kind in MIXERS.items():
         if issubclass(kind, SequenceMixer):
-            mixer = kind(8, causal=True)
+            mixer = kind(8, causal=name != "sparse_attention")  # which has no causal form
             if any(True for _ in mixer.parameters()):
                 assert isinstance(mixer.out, torch.nn.Linear), name
 

@@ -11,7 +11,7 @@ import torch
 
 from sciops.datasets.text.summaries import Summarised, split_summaries
 from studies import gap_sentences as study
-from studies.gap_sentences import data, training
+from studies.gap_sentences import data, extraction, training
 from studies.gap_sentences.report import summary
 
 CONFIG = study.Config(
@@ -33,6 +33,9 @@ CONFIG = study.Config(
     seeds=(0, 1),
     lengths=(8, 16),
     rounds=1,
+    choosers=("sparse_attention", "none"),
+    choosing_steps=2,
+    window=4,
 )
 
 
@@ -66,6 +69,9 @@ def test_a_small_run_keeps_what_it_did(config, capsys, monkeypatch):
     monkeypatch.setattr("studies.gap_sentences.cost.peak_memory", lambda *call: 1000 + call[2])
     results = study.run(config)
     assert [row["length"] for row in results["costs"]] == [8, 16]
+    chosen = {row["encoder"]: row for row in results["choosing summary"]}
+    assert set(chosen) == {"sparse_attention", "none"} and len(chosen["none"]["rouge 3"]) == 2
+    assert chosen["none"]["against"]["lead-1"]["winner"] == "too few seeds"
     assert results["costs"][0]["bytes"] == {"state_space": 1008, "self_attention": 1008}
     assert {(row["arm"], row["few"]) for row in results["summary"]} == {(arm, 4) for arm in training.ARMS}
     for run in results["runs"]:
@@ -75,7 +81,7 @@ def test_a_small_run_keeps_what_it_did(config, capsys, monkeypatch):
             if run["spec"]["arm"] == training.PRETRAINED:  # fine-tuning starts where pre-training ended
                 start = run["pretraining"]["curve"][-1]["validation"]
                 assert entry["curve"][0]["validation"] == pytest.approx(start, abs=1e-6)
-    for name in ("learning", "rouge", "costs"):
+    for name in ("learning", "rouge", "choosing", "costs"):
         assert (config.output / "figures" / f"{name}.png").stat().st_size > 10_000
     bibliography = (config.output / "citations.bib").read_text()
     assert all(key in bibliography for key in ("zhang2020pegasus", "lebronnec2024locost", "raffel2020exploring"))
@@ -85,6 +91,14 @@ def test_a_small_run_keeps_what_it_did(config, capsys, monkeypatch):
     monkeypatch.setattr(study, "costs", lambda *call, **how: pytest.fail("measured again"))
     monkeypatch.setattr(study, "draw", lambda *call: None)
     assert study.run(config)["summary"] == results["summary"]
+
+
+def test_choosing_alone_needs_no_writing(config, capsys):
+    results = study.run(replace(config, parts=("choosing",), choosers=("none",), seeds=(0,)))
+    assert results["runs"] == [] and "none, one sentence" in capsys.readouterr().out
+    assert (config.output / "figures" / "choosing.png").exists()
+    with pytest.raises(ValueError, match="1000 is the seed of the trials"):
+        study.run(replace(config, parts=("choosing",), seeds=(1000,)))
 
 
 def test_gaps_come_from_training_texts_alone(config, corpus):
@@ -146,9 +160,9 @@ def test_summaries_come_back_in_the_order_of_the_texts(corpus, monkeypatch):
 
 def test_every_pair_is_drawn_once_an_epoch(corpus):
     pairs = corpus.gaps[:32]
-    drawn = [i for rows in training._drawn(pairs, 16, 4, 0) for i in rows]
+    drawn = [i for rows in training.drawn(pairs, 16, 4, 0) for i in rows]
     assert sorted(drawn) == sorted([*range(32)] * 2)
-    assert drawn != [i for rows in training._drawn(pairs, 16, 4, 1) for i in rows]
+    assert drawn != [i for rows in training.drawn(pairs, 16, 4, 1) for i in rows]
 
 
 def test_encoders_have_about_equal_parameters():
@@ -216,3 +230,41 @@ def test_refusals(config):
     ):
         with pytest.raises(ValueError, match=message):
             study.run(replace(config, **changes))
+
+
+def test_what_is_chosen_is_scored_as_rouge_scores_it(corpus):
+    rouge_score = pytest.importorskip("rouge_score.rouge_scorer")
+    scorer = rouge_score.RougeScorer(["rouge1"])
+    given = extraction.examples(corpus, corpus.texts, 60)
+    for example, text in zip(given, corpus.texts):
+        assert len(example.tokens) == len(example.place) <= 60
+        for sentence, gain in zip(example.said, example.gains):
+            assert gain == pytest.approx(scorer.score(text.summary, sentence)["rouge1"].fmeasure)
+    simple = extraction.baselines(corpus, 60)
+    assert simple["lead-1"][0] == pytest.approx(np.mean(simple["gains"]))
+    assert simple["oracle-1"][0] == pytest.approx(np.mean([max(e.gains) for e in given]))
+    assert simple["random-1"][0] <= simple["oracle-1"][0] and simple["lead-1"][0] <= simple["oracle-1"][0]
+
+
+def test_a_score_is_the_mean_over_its_sentence_and_padding_takes_no_part(corpus):
+    torch.manual_seed(0)
+    model = extraction.Extractor(corpus.symbols, "none", sizes()).double().eval()
+    torch.nn.init.normal_(model.places)
+    given = extraction.examples(corpus, corpus.texts, 60)[:3]
+    given[1] = extraction.Example(given[1].tokens[:20], given[1].place[:20], given[1].gains, given[1].said)
+    with torch.no_grad():
+        scores = extraction.scored(model, given)
+        each = [model.encoder(model.embedding(torch.from_numpy(e.tokens))[None])[0] for e in given]
+    for row, example, h in zip(scores, given, each):
+        for s, value in enumerate(row):
+            own = h[torch.from_numpy(example.place == s)]
+            if len(own):
+                expected = own.mean(0) @ model.score.weight[0].detach() + model.places[min(s, 7)].detach()
+                assert float(value) == pytest.approx(float(expected), abs=1e-12)
+            else:
+                assert value == -torch.inf
+
+
+def test_shares_of_copied_words():
+    assert data.copied(["a b", "c"], ["B, a c", "d"]) == pytest.approx(2 / 3)
+    assert np.isnan(data.copied([""], ["a"]))

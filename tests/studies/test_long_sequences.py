@@ -9,7 +9,7 @@ import torch
 from sciops.mixers import StateSpaceMixer
 from studies import long_sequences as study
 from studies.kit.timing import exponent
-from studies.long_sequences import burgers, layers, needle
+from studies.long_sequences import burgers, layers, needle, stacks
 
 
 def config(tmp_path, **options):
@@ -27,6 +27,11 @@ def config(tmp_path, **options):
         needle_samples=40,
         needle_steps=3,
         needle_width=8,
+        stack_lengths=(256, 512, 1024),
+        stack_fused_to=512,
+        stack_arms=stacks.ARMS,
+        stack_sparse_to=512,
+        stack_scores_to=256,
         burgers_arms=("state space", "FNO"),
         burgers_refinements=(1, 2),
         burgers_train=4,
@@ -45,6 +50,9 @@ def small_problem(monkeypatch):
     monkeypatch.setattr(burgers, "POINTS", 32)
     monkeypatch.setattr(burgers, "VISCOSITY", 0.1)
     monkeypatch.setattr(layers, "peak_memory", lambda function, name, mode, length, *rest: 1000 * length)
+    monkeypatch.setattr(
+        stacks, "_measured", lambda how: {"bytes": 100 * how[2] + how[2] ** 2 * (how[0] == stacks.SPARSE)}
+    )
 
 
 def test_a_small_run_leaves_its_numbers_and_reads_them_back(tmp_path, small_problem, monkeypatch, capsys):
@@ -58,6 +66,14 @@ def test_a_small_run_leaves_its_numbers_and_reads_them_back(tmp_path, small_prob
     for row in results["times"]:
         assert (layers.FUSED in row["seconds"]) == (row["length"] <= 64)
         assert (layers.WRITTEN in row["seconds"]) == (row["length"] <= 32)
+    lines = {(row["length"], row["mode"]): row for row in found["stacks"]}
+    assert stacks.SPARSE not in lines[1024, stacks.FORWARD]["bytes"]  # whose windows come and go
+    last = lines[1024, stacks.TRAINING]
+    assert last["bytes"][stacks.FUSED] == pytest.approx(102_400) and last["bytes"][stacks.SPARSE] == pytest.approx(
+        102_400 + 1024**2  # the law of both, continued from 256 and 512
+    )
+    assert last["extrapolated"] == [stacks.FUSED, stacks.SPARSE] and stacks.SCORES not in last["bytes"]
+    assert stacks.FUSED not in {row["arm"] for row in results["stacks"] if row["length"] == 1024}
     far = found["needle"][0]["lengths"]["30"]
     both = [row["lengths"]["30"] for row in results["needle"] if row["arm"] == "state space"]
     assert far["far"][0] == pytest.approx(sum(row["far"] for row in both) / 2)
@@ -65,7 +81,7 @@ def test_a_small_run_leaves_its_numbers_and_reads_them_back(tmp_path, small_prob
     assert blind["arm"].endswith(burgers.BLIND) and blind["errors"]["32"] == state["errors"]["32"]
     assert blind["errors"]["64"] != state["errors"]["64"]
     assert abs(state["parameters"] / fno["parameters"] - 1) < 0.2
-    for name in ("cost", "generalisation"):
+    for name in ("cost", "memory", "generalisation"):
         assert (tmp_path / "figures" / f"{name}.png").stat().st_size > 10_000
     said = capsys.readouterr().out
     assert "missed" in said and "50 % less memory" in said
@@ -74,7 +90,7 @@ def test_a_small_run_leaves_its_numbers_and_reads_them_back(tmp_path, small_prob
     def never(*args, **options):
         raise AssertionError("a finished part was made again")
 
-    for module, name in ((layers, "_timed"), (needle, "_trained"), (burgers, "_trained")):
+    for module, name in ((layers, "_timed"), (stacks, "_measured"), (needle, "_trained"), (burgers, "_trained")):
         monkeypatch.setattr(module, name, never)
     monkeypatch.setattr(study, "draw", lambda *args: None)
     assert json.dumps(study.run(config(tmp_path))) == json.dumps(saved)
@@ -86,6 +102,40 @@ def test_a_wrong_layer_ends_the_run_before_it_is_timed(tmp_path, monkeypatch):
     monkeypatch.setattr(StateSpaceMixer, "mix", lambda self, *args: mix(self, *args) * (1 + 1e-9))
     with pytest.raises(RuntimeError, match="state space: differs from its reference"):
         study.run(config(tmp_path))
+
+
+@pytest.mark.parametrize("name", stacks.ARMS)
+def test_recomputed_stacks_have_the_gradients_of_plain_ones(name):
+    plain, again, forward = (
+        stacks.step(name, mode, 300, 8, 4, 2, 0)[0]() for mode in (stacks.TRAINING, stacks.RECOMPUTED, stacks.FORWARD)
+    )
+    assert forward.shape == (1, 300, 8)
+    for one, other in zip(plain, again, strict=True):
+        assert (one - other).norm() <= 1e-5 * one.norm()
+
+
+def test_bytes_that_live_at_once():
+    x = torch.ones(1000, requires_grad=True)
+    with stacks.LiveBytes(x) as live:
+        y = x * 2  # kept by the sine's derivative
+        z = y.sin()
+        assert live.now == 8000
+        y = y[:10].view(2, 5)
+        assert live.now == 8000
+        del y, z
+        assert live.now == 0
+    with torch.no_grad(), stacks.LiveBytes(x) as live:
+        for _ in range(5):
+            z = x + 1
+    assert live.peak == 8000 and live.now == 4000  # the last and the one it replaces
+    del z
+
+
+def test_sparse_attention_with_its_scores_is_sparse_attention():
+    layers_of = [stacks.mixer(name, 300, 8, 4, False).double() for name in (stacks.SPARSE, stacks.SCORES)]
+    layers_of[1].load_state_dict(layers_of[0].state_dict())
+    x = torch.randn(2, 300, 8, dtype=torch.float64)
+    assert (layers_of[0](x) - layers_of[1](x)).abs().max() < 1e-12
 
 
 def test_slopes_and_crossings_are_those_of_the_powers():

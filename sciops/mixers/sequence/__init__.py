@@ -4,6 +4,7 @@ from sciops.mixers.sequence.base import SequenceMixer, copied, lengths_of, only_
 from sciops.mixers.sequence.linear_attention import LinearAttention
 from sciops.mixers.sequence.polynomial import PolynomialMixer
 from sciops.mixers.sequence.self_attention import SelfAttention
+from sciops.mixers.sequence.sparse_attention import SparseAttention
 from sciops.mixers.sequence.state_space import StateSpaceMixer
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "PolynomialMixer",
     "SelfAttention",
     "SequenceMixer",
+    "SparseAttention",
     "StateSpaceMixer",
     "copied",
     "lengths_of",

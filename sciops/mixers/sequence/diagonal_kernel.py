@@ -71,15 +71,7 @@ class DiagonalKernel(nn.Module):
 
     def forward(self, length: int, *, axis: int = 0, scale: float = 1.0, periodic: bool, dtype: torch.dtype) -> Tensor:
         """K_0 … K_{length−1}, (directions, H, length); periodic: Σ_m K_{l + m·length}, what a ring of points sees."""
-        rates, now, before = self.discretised(axis, scale=scale, dtype=dtype)
-        coefficients = now if before is None else torch.cat([now, before])
-        if periodic:
-            coefficients = -coefficients / expm1(length * rates)  # (1 + e^{rL} + e^{2rL} + …) of them
-        kernel = exponential_sum(coefficients, rates, length)
-        if before is None:
-            return kernel
-        kernel, later = kernel.chunk(2)
-        return kernel + (later.roll(1, -1) if periodic else F.pad(later[..., :-1], (1, 0)))
+        return sampled(*self.discretised(axis, scale=scale, dtype=dtype), length, periodic=periodic)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
         def kept(t: Tensor) -> Tensor:
@@ -87,6 +79,21 @@ class DiagonalKernel(nn.Module):
             return t.to(moved.device, torch.float32) if moved.dtype in (torch.float16, torch.bfloat16) else moved
 
         return super()._apply(kept, recurse)
+
+
+def sampled(rates: Tensor, now: Tensor, before: Tensor | None, length: int, *, periodic: bool) -> Tensor:
+    """K_0 … K_{length−1}, (directions, H, length), of what `DiagonalKernel.discretised` gives, or of a part of it.
+
+    periodic : Σ_m K_{l + m·length}
+    """
+    coefficients = now if before is None else torch.cat([now, before])
+    if periodic:
+        coefficients = -coefficients / expm1(length * rates)  # (1 + e^{rL} + e^{2rL} + …) of them
+    kernel = exponential_sum(coefficients, rates, length)
+    if before is None:
+        return kernel
+    kernel, later = kernel.chunk(2)
+    return kernel + (later.roll(1, -1) if periodic else F.pad(later[..., :-1], (1, 0)))
 
 
 def circular(kernels: Tensor, skip: Tensor | None, n: int, *, periodic: bool) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from functools import lru_cache
 
 import torch
@@ -55,7 +54,7 @@ class _Convolution(Function):
         ctx.save_for_backward(z, kernel)
         ctx.n = n
         y = torch.empty_like(z)
-        for part in _parts(z, n):
+        for part in parts_of(z, n):
             product = _spectrum(z[..., part, :], n).mul_(_spectrum(kernel[part], n))
             y[..., part, :] = torch.fft.irfft(product, n)[..., : z.shape[-1]]
         return y
@@ -67,7 +66,7 @@ class _Convolution(Function):
             return *_gradients(g, z, kernel, n), None
         gz = torch.empty_like(z) if ctx.needs_input_grad[0] else None
         gk = torch.empty_like(kernel) if ctx.needs_input_grad[1] else None
-        for part in _parts(z, n):
+        for part in parts_of(z, n):
             some = _gradients(g[..., part, :], z[..., part, :], kernel[part], n, ctx.needs_input_grad)
             if gz is not None:
                 gz[..., part, :] = some[0]
@@ -94,8 +93,8 @@ def _spectrum(x: Tensor, n: int) -> Tensor:
     return torch.fft.rfft(x.contiguous() if x.shape[-1] == n else x, n)
 
 
-def _parts(z: Tensor, n: int) -> Iterator[slice]:
+def parts_of(z: Tensor, n: int) -> list[slice]:
     """Kernels that are worked on together."""
     rows, kernels = math.prod(z.shape[:-2]), z.shape[-2]
     count = max(1, _AT_ONCE.get(z.device.type, _AT_ONCE["cuda"]) // max(rows * n, 1))
-    return (slice(start, start + count) for start in range(0, kernels, count))
+    return [slice(start, min(start + count, kernels)) for start in range(0, kernels, count)]

@@ -15,7 +15,10 @@ from sciops.mixers.sequence.base import SequenceMixer, lengths_of
 from sciops.mixers.sequence.diagonal_kernel import DiagonalKernel, Hold, circular
 from sciops.mixers.sequence.exponential_sums import exponential_sum, weighted_past
 from sciops.mixers.sequence.long_convolution import convolved, fast_length
+from sciops.mixers.sequence.segments import in_segments
+from sciops.mixers.sequence.streamed_convolution import convolved_by_modes
 
+_SEGMENT = 4096  # tokens whose gates are computed at once
 _CHUNK = 16_384  # tokens of a prefill that are convolved at once; a state joins the chunks
 
 
@@ -126,7 +129,9 @@ class StateSpaceMixer(SequenceMixer):
         if mask is not None and self.periodic is True:
             raise ValueError("a mask with periodic=True: padding would lie on the ring; pass periodic=False or 'auto'")
         ring = mask is None and self._on_ring(grid)
-        return self._output(x, self._convolved(self._input(x, mask), 0, self._scale(grid, -1), ring))
+        y = self._convolved(self._input(x, mask), 0, self._scale(grid, -1), ring)
+        gated: Any = in_segments(self, self._gated, x, size=_SEGMENT, along=(y,))[0]
+        return gated
 
     def mix_grid(self, x: Tensor, grid: Any) -> Tensor:
         if self.flatten:
@@ -183,18 +188,22 @@ class StateSpaceMixer(SequenceMixer):
         g = self.query(x)
         return self.out(g * y.to(g.dtype))
 
+    def _gated(self, x: Tensor, carry: Any, along: Sequence[Any], shared: Sequence[Tensor]) -> tuple[Tensor, None]:
+        """`_output` of a segment; the backward pass of a long sequence computes g again, and keeps no g ⊙ y."""
+        return self._output(x, along[0]), None
+
     def _convolved(self, z: Tensor, axis: int, scale: float, ring: bool) -> Tensor:
         """K ⊛ z, with D ⊙ z on the first axis, along an axis of z (batch, *grid, channels)."""
         with full_precision(z):
             lines = self._by_kernel(z, axis + 1)
-            y = convolved(lines, *self._lags(lines.shape[-1], axis, scale, ring, z.dtype))
+            modes = self.kernel.discretised(axis % self.axes, scale=scale, dtype=z.dtype)
+            n = _circle(lines.shape[-1], ring)
+            y = convolved_by_modes(lines, *modes, None if axis else self.skip, n, periodic=ring)
             return y.flatten(-3, -2).movedim(-1, axis + 1)
 
     def _lags(self, length: int, axis: int, scale: float, ring: bool, dtype: torch.dtype) -> tuple[Tensor, int]:
         """The kernel of a circular convolution, (kernels, lags), and the length of the circle."""
-        n = fast_length(2 * length - 1)
-        if ring and fast_length(length) == length:
-            n = length
+        n = _circle(length, ring)
         sampled = self.kernel(length, axis=axis % self.axes, scale=scale, periodic=ring, dtype=dtype)
         return circular(sampled, None if axis else self.skip, n, periodic=ring), n
 
@@ -268,6 +277,11 @@ def state_space_groups(model: nn.Module, *, weight_decay: float, rate: float | N
         | ({} if rate is None else {"lr": rate}),
     ]
     return [group for group in groups if group["params"]]
+
+
+def _circle(length: int, ring: bool) -> int:
+    """Points of a circular convolution of this length, or on a ring of this length."""
+    return length if ring and fast_length(length) == length else fast_length(2 * length - 1)
 
 
 def _lengths(value: float | Sequence[float] | None) -> tuple[float, ...] | None:
