@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops.evaluation import spread
+from sciops.evaluation import paired_verdict, spread
 from sciops.models.sequences.log_mel import LogMel
 from sciops.plotting import PALETTE, figure, series
-from studies.kit.answers import listed, sentence
+from studies.kit.answers import extent, listed, sentence
 from studies.kit.figures import band, panels
-from studies.kit.tables import print_table
-from studies.kit.verdicts import seed_verdict
+from studies.kit.tables import grouped, print_table
 from studies.speech_pretraining.costs import exponents
 from studies.speech_pretraining.data import Speech
 
@@ -32,6 +31,7 @@ def summary(results: Mapping[str, Any]) -> list[dict[str, Any]]:
         after = [run["after"] for run in pretrainings]
         row: dict[str, Any] = {"mixer": mixer, "parameters": pretrainings[0]["parameters"]}
         row |= {name: float(np.mean([one[name] for one in after])) for name in ("accuracy", "commonest", "uniform")}
+        row["pretraining rate"] = pretrainings[0]["rate"]
         row["accuracy_deviation"] = spread(one["accuracy"] for one in after).deviation
         for arm, runs in results["tuning"].get(mixer, {}).items():
             for kind in (*KINDS, *(f"{k}_beam" for k in KINDS)):
@@ -45,7 +45,8 @@ def summary(results: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def gains(results: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Error of each other arm − error of the pre-trained one, paired by seed: mean, interval, and a verdict.
+    """Error of each other arm − error of the pre-trained one, paired by seed and speaker: mean, interval, and a
+    verdict.
 
     verdict : "lower" or "higher" error with pre-training, or what `paired_verdict` says instead
     """
@@ -54,50 +55,96 @@ def gains(results: Mapping[str, Any]) -> list[dict[str, Any]]:
         for arm in arms:
             if arm == "pretrained" or "pretrained" not in arms:
                 continue
-            for kind in KINDS:
+            for kind in _kinds(arms[arm]):
                 judged = _judged(arms[arm], arms["pretrained"], kind, "lower", "higher")
                 rows.append({"mixer": mixer, "against": arm, "kind": kind, **judged})
     return rows
 
 
-def between(results: Mapping[str, Any], ours: str = "polynomial") -> list[dict[str, Any]]:
-    """Error of each other mixer − that of `ours`, both pre-trained, paired by seed."""
+# What is compared: error of the first − error of the second. First PoM with its peers, as published and at the weights
+# of attention; then what in PoM does the work; then whether the task asks for a mixer at all.
+PAIRS = (
+    ("mean_pool", "polynomial"),
+    ("self_attention", "polynomial"),
+    ("none", "polynomial"),
+    ("mean_pool", "polynomial_4d"),
+    ("self_attention", "polynomial_4d"),
+    ("none", "polynomial_4d"),
+    ("polynomial", "polynomial_4d"),
+    ("polynomial_v2", "polynomial_4d"),
+    ("degree_1", "polynomial_4d"),
+    ("degree_3", "polynomial_4d"),
+    ("no_gate", "polynomial_4d"),
+    ("none", "mean_pool"),
+    ("none", "self_attention"),
+    ("self_attention", "mean_pool"),
+    ("no_convolution", "none"),
+)
+
+
+def between(results: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Error of one encoder − that of another with the same arm, paired by seed and speaker: `PAIRS`, and any other
+    encoder against polynomial."""
     tuning = results["tuning"]
+    named = {name for pair in PAIRS for name in pair}
+    pairs = [*PAIRS, *((mixer, "polynomial") for mixer in tuning if mixer not in named)]
     rows = []
-    for mixer, arms in tuning.items():
-        if mixer == ours or ours not in tuning or "pretrained" not in arms:
-            continue
-        for kind in KINDS:
-            both = arms["pretrained"], tuning[ours]["pretrained"]
-            rows.append({"mixer": mixer, "kind": kind, **_judged(*both, kind, f"{ours} better", f"{mixer} better")})
+    for first, second in pairs:
+        for arm in tuning.get(first, {}):
+            for kind in _kinds(tuning[first][arm]) if arm in tuning.get(second, {}) else ():
+                both = tuning[first][arm], tuning[second][arm]
+                judged = _judged(*both, kind, f"{second} better", f"{first} better")
+                rows.append({"first": first, "second": second, "arm": arm, "kind": kind, **judged})
     return rows
+
+
+def _kinds(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [kind for kind in KINDS if kind in runs[0]["test"]]
 
 
 def _judged(
     runs: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]], kind: str, above: str, below: str
 ) -> dict[str, Any]:
-    """Errors of `runs` − errors of `others`, and which word the verdict is: `above` zero, or `below`."""
-    a, b = ([run["test"][kind] for run in part] for part in (runs, others))
-    found = seed_verdict(a, b)
+    """Errors of `runs` − errors of `others`, mean over test speakers, and which word the verdict over seeds and
+    speakers is: `above` zero, or `below`."""
+    a, b = (np.array([run["speakers"][kind] for run in part]) for part in (runs, others))
+    found = paired_verdict(a, b)
     return {
-        "by_seed": [x - y for x, y in zip(a, b)],
+        "by_seed": (a - b).mean(1).tolist(),
         "mean": found.difference,
         "low": found.low,
         "high": found.high,
+        "seeds": found.seeds,
+        "speakers": found.samples,
         "verdict": {"first": below, "second": above}.get(found.winner, found.winner),
     }
 
 
 def answer(results: Mapping[str, Any]) -> str:
-    """What pre-training changes in the errors of phonemes, by encoder and arm, with the verdict."""
-    said = [
-        f"{row['mixer']} {100 * row['mean']:+.1f} points against {row['against']} ({row['verdict']})"
-        for row in results["gains"]
-        if row["kind"] == "phonemes"
+    """Where the polynomial mixer stands among pre-trained encoders, by the error of phonemes, and what pre-training
+    changes."""
+    about = results["data"]
+    corpus = "tones, not speech" if about["family"] == "tones" else about["family"]
+    errors = [
+        f"{row['mixer']} {100 * row['pretrained phonemes']:.1f}%"
+        for row in sorted(results["summary"], key=lambda row: row.get("pretrained phonemes", math.inf))
+        if "pretrained phonemes" in row
     ]
-    corpus = "tones, not speech" if results["data"]["family"] == "tones" else results["data"]["family"]
-    what = f"pre-training lowers the error of phonemes ({corpus}) by"
-    return sentence(f"{what} {listed(said)}" if said else "")
+    what = f"errors of phonemes after pre-training ({corpus}, recordings of {about['seconds']['test']:.1f} s)"
+    places = [
+        f"{row['first']} − {row['second']} {_interval(row)} ({row['verdict']})"
+        for row in results["between"]
+        if row["kind"] == "phonemes" and row["arm"] == "pretrained" and row["second"].startswith("polynomial")
+        if row["first"] in ("mean_pool", "self_attention", "none")
+    ]
+    gained = [row for row in results["gains"] if row["kind"] == "phonemes" and row["against"] == "scratch"]
+    lower = sum(row["verdict"] == "lower" for row in gained)
+    points = extent((100 * row["mean"] for row in gained), ".1f")
+    return sentence(
+        f"{what}: {listed(errors)}" if errors else "",
+        f"points of {listed(places)}" if places else "",
+        f"pre-training takes off {points} points ({lower} of {len(gained)} verdicts)" if gained else "",
+    )
 
 
 def print_report(results: Mapping[str, Any], config: Config) -> None:
@@ -133,24 +180,40 @@ def print_report(results: Mapping[str, Any], config: Config) -> None:
         title="",
     )
     kind = ("", lambda row: KINDS[row["kind"]])
-    title = "error without pre-training − with it, points, paired by seed: mean [95 % over seeds]"
+    title = "error without pre-training − with it, points, paired: mean [95 % over seeds and speakers]"
     print_table(
         results["gains"], "=mixer", kind, ("", lambda row: f"against {row['against']}"), ("", _points), title=title
     )
     if results["between"]:
-        title = "error of another mixer − that of polynomial, both pre-trained, points"
-        print_table(results["between"], "=mixer", kind, ("", _points), title=title)
+        title = "error of the first − that of the second, points: mean [95 % over seeds and speakers] verdict"
+        pairs = grouped(results["between"], "first", "second")
+        columns = [
+            (f"{short} {arm}", _of_pair(arm, kind))
+            for kind, short in KINDS.items()
+            for arm in arms
+            if kind == "phonemes" or arm == "pretrained"
+        ]
+        print_table(pairs.values(), ("", lambda rows: f"{rows[0]['first']} − {rows[0]['second']}"), *columns, title=title)
+    lengths = config.test_seconds if "pretrained" in arms else ()
+    if lengths:
+        title = f"phoneme errors of the pre-trained encoders by length of the test recordings, %; learned at {_length(about)}"
+        columns = [(f"{about['length_seconds'][s]:.1f} s", _at_length(results, f"{s:g}")) for s in lengths]
+        print_table(results["tuning"], ("", str), *columns, title=title)
     if results["costs"]:
         print(f"\na step of pre-training, {config.threads} thread(s): recordings × s, ms, MB")
         for mixer in config.mixers:
             own = [row for row in results["costs"] if row["mixer"] == mixer]
             cells = (
-                f"{row['batch']}×{row['length']:g} s: {1e3 * row['seconds']:.0f} ms, {row['bytes'] / 2**20:.0f} MB"
+                f"{row['batch']}×{row['length']:g} s: {1e3 * row['seconds']:.0f} ms"
+                + ("" if row["bytes"] is None else f", {row['bytes'] / 2**20:.0f} MB")
                 for row in own
             )
             slopes = exponents(results["costs"], mixer)
             text = "".join(f"; {k} ~ length^{p:.2f}" for k, p in slopes.items())
             print(f"  {mixer:<15}" + ", ".join(cells) + text)
+        for row in results["crossings"]:
+            less = ", ".join(f"{word} {_from(row[key])}" for key, word in (("seconds", "time"), ("bytes", "memory")))
+            print(f"  {row['mixer']} takes less than self_attention: {less}")
     print("\npublished, LibriSpeech 960 h / 100 h, 95 M parameters (arXiv:2603.00683), word errors on test-clean:")
     print(
         "  polynomial 8.31 %, self_attention with RoPE 8.06 %, mean pooling (SummaryMixing) 9.79 %: other data and size"
@@ -161,10 +224,36 @@ def _percent(values: Iterable[float]) -> str:
     return f"{spread(values).times(100):.1f}"
 
 
+def _length(about: Mapping[str, Any]) -> str:
+    return f"{about['seconds']['train']:.1f} s"
+
+
+def _of_pair(arm: str, kind: str) -> Callable[[Sequence[Mapping[str, Any]]], str | None]:
+    def said(rows: Sequence[Mapping[str, Any]]) -> str | None:
+        row = next((row for row in rows if row["arm"] == arm and row["kind"] == kind), None)
+        return row and f"{_interval(row)} {row['verdict']}"
+
+    return said
+
+
+def _at_length(results: Mapping[str, Any], seconds: str) -> Callable[[str], str]:
+    runs = lambda mixer: results["tuning"][mixer]["pretrained"]  # noqa: E731
+    return lambda mixer: _percent(run["lengths"][seconds]["phonemes"] for run in runs(mixer))
+
+
+def _from(length: float) -> str:
+    if math.isnan(length):
+        return "not measured"
+    return "nowhere" if math.isinf(length) else f"from {length:.2g} s" if length else "at every length"
+
+
+def _interval(row: Mapping[str, Any]) -> str:
+    return f"{100 * row['mean']:+.1f} [{100 * row['low']:+.1f}, {100 * row['high']:+.1f}]"
+
+
 def _points(row: Mapping[str, Any]) -> str:
     seeds = ", ".join(f"{100 * gap:+.1f}" for gap in row["by_seed"])
-    interval = f"[{100 * row['low']:+.1f}, {100 * row['high']:+.1f}]"
-    return f"{100 * row['mean']:+.1f} {interval} ({seeds}): {row['verdict']}"
+    return f"{_interval(row)} ({seeds}): {row['verdict']}"
 
 
 def draw(results: Mapping[str, Any], data: Speech, folder: Path) -> None:
