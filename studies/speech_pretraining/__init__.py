@@ -1,8 +1,8 @@
 """Whether BEST-RQ pre-training helps CTC with little labelled speech, by mixer: polynomial, attention, mean pooling.
 
     python -m studies.speech_pretraining                       # minutes, on one core
-    python -m studies.speech_pretraining --preset medium       # recordings of a second, five seeds: ten minutes
-    python -m studies.speech_pretraining --preset joined       # recordings of 10 s, five seeds, ablations: 25 minutes
+    python -m studies.speech_pretraining --preset medium       # recordings of 10 s, five seeds: a quarter of an hour
+    python -m studies.speech_pretraining --preset short        # recordings of a second, three seeds, CTC: twenty minutes
     python -m studies.speech_pretraining --preset full --device cuda
 
 Real sentences are said by espeak-ng (`data_gen.speech`), once; without it a language of tones stands in. Encoders of
@@ -13,7 +13,8 @@ linear maps on the frozen pre-trained encoder. Rates, one grid for all encoders,
 seed: of pre-training by the loss on masked frames, of CTC by the error rates. The test is on new sentences by new
 speakers, once a training. An encoder of convolutions alone says what a mixer adds.
 
-`--joined SECONDS` joins the utterances of a speaker to recordings of at least that length.
+`--joined SECONDS` joins the utterances of a speaker to recordings of at least that length, `--channel` gives each a
+frequency response of its own, and `--targets tokens` fine-tunes to the phoneme of each token, whose times are known.
 
 Every training leaves a record, which is read back when the study runs again.
 """
@@ -21,7 +22,8 @@ Every training leaves a record, which is read back when the study runs again.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -61,6 +63,7 @@ class Config:
     mixers: tuple[str, ...] = ("polynomial", "self_attention", "mean_pool", "none")
     """encoders: names in `runs.ENCODERS` or `sciops.mixers.MIXERS`"""
     tuned: tuple[str, ...] = ("polynomial", "self_attention", "mean_pool", "none")  # those that are fine-tuned
+    scratch_only: tuple[str, ...] = ()  # further encoders, trained on the labelled part alone
     arms: tuple[str, ...] = ("scratch", "pretrained")  # of scratch, pretrained, longer and probe
     parameters: int = 60_000  # of each encoder
     depth: int = 2  # blocks
@@ -92,30 +95,55 @@ class Config:
     output: Path = Path("runs/speech_pretraining/quick")  # folder for records, results.json and the figures
 
 
-_SPEAKERS = dict(
-    accents=("gmw/en-US", "gmw/en-GB-x-rp", "gmw/en-GB-scotland", "gmw/en-029"),
-    voices=("m1", "m2", "m3", "m4", "m5", "m7", "f1", "f2", "f3", "f4"),
-    paces=(175,),
-    pitches=(50,),
-    sentences=800,
-    each=10,
-    longest=25,
-    validation=0.15,
-    test=0.25,
-    seeds=(0, 1, 2, 3, 4),
-    pretrain_rates=(3e-3, 8e-3),
-    rates=(2e-3, 5e-3, 1.2e-2),
-)
-
 PRESETS = {
     "quick": Config(),
-    "medium": Config(
-        **_SPEAKERS,
-        output=Path("runs/speech_pretraining/medium"),
+    "short": Config(
+        sentences=1200,
+        longest=25,
+        tuned=("polynomial", "self_attention", "mean_pool"),
+        arms=("scratch", "pretrained", "longer"),
+        labelled=400,
+        pretrain_steps=1500,
+        steps=500,
+        rates=(1e-3, 3e-3),
+        seeds=(0, 1, 2),
+        cost_seconds=(2.0, 8.0, 32.0),
+        cost_frames=3200,
+        output=Path("runs/speech_pretraining/short"),
     ),
-    "joined": Config(
-        **_SPEAKERS,
-        output=Path("runs/speech_pretraining/joined"),
+    "medium": Config(
+        sentences=800,
+        each=10,
+        longest=25,
+        accents=("gmw/en-US", "gmw/en-GB-x-rp", "gmw/en-GB-scotland", "gmw/en-029"),
+        voices=("m1", "m2", "m3", "m4", "m5", "m7", "f1", "f2", "f3", "f4"),
+        paces=(175,),
+        pitches=(50,),
+        validation=0.15,
+        test=0.25,
+        joined=10.0,
+        channel=2.0,
+        targets="tokens",
+        test_seconds=(0.0, 5.0, 20.0, 60.0),
+        labelled=96,
+        mixers=("polynomial", "polynomial_4d", "self_attention", "mean_pool", "none"),
+        tuned=("polynomial", "polynomial_4d", "self_attention", "mean_pool", "none"),
+        scratch_only=("no_convolution", "polynomial_v2", "degree_1", "degree_3", "no_gate"),
+        arms=("scratch", "pretrained", "probe"),
+        parameters=40_000,
+        front_channels=4,
+        bins=24,
+        pretrain_steps=200,
+        batch=4,
+        pretrain_rates=(3e-3, 8e-3),
+        steps=150,
+        labelled_batch=4,
+        rates=(4e-3, 1.2e-2),
+        seeds=(0, 1, 2, 3, 4),
+        cost_seconds=(1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 60.0),
+        cost_frames=6000,
+        memory_seconds=(1.0, 10.0, 60.0),
+        output=Path("runs/speech_pretraining/medium"),
     ),
     "full": Config(
         sentences=12_000,
@@ -161,11 +189,14 @@ def run(config: Config) -> dict[str, Any]:
     with threads(config.threads):
         data = prepared(config)
         folder.describe(config, seeds=config.seeds, methods=["best_rq", "polynomial_speech", "ctc", "adamw"])
-        tunings = len(config.tuned) * len(config.arms) * (len(config.rates) + len(config.seeds) - 1)
+        tunings = len(config.tuned) * len(config.arms) + len(config.scratch_only)
+        tunings *= len(config.rates) + len(config.seeds) - 1
         jobs = len(config.mixers) * (len(config.pretrain_rates) + len(config.seeds) - 1) + tunings
         with tqdm(total=jobs, desc="trainings") as bar:
             before = _pretrainings(config, data, bar)
-            tuning = {mixer: _tuned(config, mixer, data, before[mixer], bar) for mixer in config.tuned}
+            tuning = {mixer: _tuned(config, mixer, config.arms, data, bar, before[mixer]) for mixer in config.tuned}
+            for mixer in config.scratch_only:
+                tuning[mixer] = _tuned(config, mixer, ("scratch",), data, bar)
         costs = step_costs(config, data.sample_rate) if config.cost_seconds else []
     results: dict[str, Any] = {
         "data": data.about | {"hash": data.hash},
@@ -175,7 +206,7 @@ def run(config: Config) -> dict[str, Any]:
     }
     results |= {"summary": summary(results), "gains": gains(results), "between": between(results)}
     results["crossings"] = crossings(costs)
-    learnt = any(row["accuracy"] > row["commonest"] for row in results["summary"])
+    learnt = any(row["accuracy"] > row["commonest"] for row in results["summary"] if "accuracy" in row)
     wrong = "" if learnt else "no encoder finds masked codes above the share of the commonest code: pass more steps"
     show = lambda results: print_report(results, config)  # noqa: E731
     picture = lambda _, path: draw(results, data, path)  # noqa: E731
@@ -199,7 +230,12 @@ def _pretrainings(config: Config, data: Speech, bar: Any) -> dict[str, list[dict
 
 
 def _tuned(
-    config: Config, mixer: str, data: Speech, before: list[dict[str, Any]], bar: Any
+    config: Config,
+    mixer: str,
+    arms: Sequence[str],
+    data: Speech,
+    bar: Any,
+    before: Sequence[Mapping[str, Any] | None] = (),
 ) -> dict[str, list[dict[str, Any]]]:
     """Records by arm, a seed each, at the rate that validates best with the first seed; `before` by seed."""
 
@@ -210,7 +246,7 @@ def _tuned(
         return record
 
     records: dict[str, list[dict[str, Any]]] = {}
-    for arm in config.arms:
+    for arm in arms:
         tried = [made(arm, rate, 0) for rate in config.rates]
         best = min(tried, key=lambda run: sum(run["validation"].values()))
         records[arm] = [best, *(made(arm, best["rate"], i) for i in range(1, len(config.seeds)))]
@@ -218,7 +254,12 @@ def _tuned(
 
 
 def _check(config: Config) -> None:
-    require_known("--mixers", (*config.mixers, *config.tuned), dict.fromkeys((*ENCODERS, *MIXERS)))
+    require_known(
+        "--mixers", (*config.mixers, *config.tuned, *config.scratch_only), dict.fromkeys((*ENCODERS, *MIXERS))
+    )
+    twice = [name for name in config.scratch_only if name in config.tuned]
+    if twice:
+        raise ValueError(f"--scratch-only {twice[0]}: expected encoders that are not among --tuned")
     missing = [name for name in config.tuned if name not in config.mixers]
     if missing:
         raise ValueError(f"--tuned {missing[0]}: expected among --mixers {' '.join(config.mixers)}")

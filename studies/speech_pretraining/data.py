@@ -218,7 +218,8 @@ def prepared(config: Config) -> Speech:
         "phonemes": len(phonemes),
         "test_speakers": sorted(set(test.speakers)),
         "seconds": {name: _mean_seconds(one, mel) for name, one in (("train", unlabelled), ("test", test))},
-        "length_seconds": {seconds: _mean_seconds(one, mel) for seconds, one in lengths.items()},
+        "length_seconds": {f"{seconds:g}": _mean_seconds(one, mel) for seconds, one in lengths.items()},
+        "targets": config.targets,
         "left_out": short,
         "versions": dict(corpus.about.get("versions", {})),
     }

@@ -13,7 +13,7 @@ from sciops.evaluation import paired_verdict, spread
 from sciops.models.sequences.log_mel import LogMel
 from sciops.plotting import PALETTE, figure, series
 from studies.kit.answers import extent, listed, sentence
-from studies.kit.figures import band, panels
+from studies.kit.figures import band, panels, ticks
 from studies.kit.tables import grouped, print_table
 from studies.speech_pretraining.costs import exponents
 from studies.speech_pretraining.data import Speech
@@ -22,17 +22,21 @@ if TYPE_CHECKING:
     from studies.speech_pretraining import Config
 
 KINDS = {"phonemes": "PER", "letters": "CER"}
+MARKERS = "sDo^"
 
 
 def summary(results: Mapping[str, Any]) -> list[dict[str, Any]]:
     """A row for each mixer: masked accuracy and chance, error rates of each arm as mean and deviation over seeds."""
     rows = []
-    for mixer, pretrainings in results["pretraining"].items():
-        after = [run["after"] for run in pretrainings]
-        row: dict[str, Any] = {"mixer": mixer, "parameters": pretrainings[0]["parameters"]}
-        row |= {name: float(np.mean([one[name] for one in after])) for name in ("accuracy", "commonest", "uniform")}
-        row["pretraining rate"] = pretrainings[0]["rate"]
-        row["accuracy_deviation"] = spread(one["accuracy"] for one in after).deviation
+    for mixer in {**results["pretraining"], **results["tuning"]}:
+        pretrainings = results["pretraining"].get(mixer, [])
+        made = pretrainings or next(iter(results["tuning"][mixer].values()))
+        row: dict[str, Any] = {"mixer": mixer, "parameters": made[0]["parameters"]}
+        if pretrainings:
+            after = [run["after"] for run in pretrainings]
+            row |= {name: float(np.mean([one[name] for one in after])) for name in ("accuracy", "commonest", "uniform")}
+            row["pretraining rate"] = pretrainings[0]["rate"]
+            row["accuracy_deviation"] = spread(one["accuracy"] for one in after).deviation
         for arm, runs in results["tuning"].get(mixer, {}).items():
             for kind in (*KINDS, *(f"{k}_beam" for k in KINDS)):
                 values = [run["test"][kind] for run in runs if kind in run["test"]]
@@ -98,6 +102,13 @@ def between(results: Mapping[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
+def _short(results: Mapping[str, Any]) -> dict[str, str]:
+    """What the errors are called: PER and CER, or the share of tokens with a wrong phoneme."""
+    if results["data"]["targets"] == "tokens":
+        return {"phonemes": "wrong phonemes"}
+    return KINDS
+
+
 def _kinds(runs: Sequence[Mapping[str, Any]]) -> list[str]:
     return [kind for kind in KINDS if kind in runs[0]["test"]]
 
@@ -130,7 +141,8 @@ def answer(results: Mapping[str, Any]) -> str:
         for row in sorted(results["summary"], key=lambda row: row.get("pretrained phonemes", math.inf))
         if "pretrained phonemes" in row
     ]
-    what = f"errors of phonemes after pre-training ({corpus}, recordings of {about['seconds']['test']:.1f} s)"
+    name = "tokens with a wrong phoneme" if about["targets"] == "tokens" else "errors of phonemes"
+    what = f"{name} after pre-training ({corpus}, recordings of {about['seconds']['test']:.1f} s)"
     places = [
         f"{row['first']} − {row['second']} {_interval(row)} ({row['verdict']})"
         for row in results["between"]
@@ -161,8 +173,8 @@ def print_report(results: Mapping[str, Any], config: Config) -> None:
     )
     print(
         f"{len(config.seeds)} seed(s); BEST-RQ {config.pretrain_steps} steps of {config.batch}, spans of {config.span} "
-        f"frames begun with probability {config.probability}, {config.codes} codes; CTC {config.steps} steps of "
-        f"{config.labelled_batch}; test: new sentences by new speakers"
+        f"frames begun with probability {config.probability}, {config.codes} codes; {config.targets} {config.steps} steps "
+        f"of {config.labelled_batch}; recordings of {_length(about)}, channels {config.channel:g}; test: new sentences by new speakers"
     )
 
     def error(arm: str, kind: str) -> Callable[[Mapping[str, Any]], str | None]:
@@ -170,16 +182,24 @@ def print_report(results: Mapping[str, Any], config: Config) -> None:
         return lambda row: _percent(run["test"][kind] for run in runs(row)) if f"{arm} {kind}" in row else None
 
     masked = lambda row: _percent(run["after"]["accuracy"] for run in results["pretraining"][row["mixer"]])  # noqa: E731
-    arms = list(next(iter(results["tuning"].values())))
+    arms, names = list(next(iter(results["tuning"].values()))), _short(results)
+    rates = lambda row: ", ".join(  # noqa: E731
+        [f"{row['pretraining rate']:g}" if "pretraining rate" in row else "–"]
+        + [f"{row[f'{arm} rate']:g}" for arm in arms if f"{arm} rate" in row]
+    )
     print_table(
         results["summary"],
         "=mixer; parameters",
-        ("masked acc. %", masked),
-        "commonest=100*commonest:.1f; uniform=100*uniform:.2f",
-        *((f"{short} {arm} %", error(arm, kind)) for kind, short in KINDS.items() for arm in arms),
+        ("masked acc. %", lambda row: masked(row) if "accuracy" in row else None),
+        *((f"{short} {arm} %", error(arm, kind)) for kind, short in names.items() for arm in arms),
+        ("rates", rates),
         title="",
     )
-    kind = ("", lambda row: KINDS[row["kind"]])
+    first = results["summary"][0]
+    print(
+        f"the commonest code is {100 * first['commonest']:.1f} % of the masked, {100 * first['uniform']:.2f} % by chance"
+    )
+    kind = ("", lambda row: names[row["kind"]])
     title = "error without pre-training − with it, points, paired: mean [95 % over seeds and speakers]"
     print_table(
         results["gains"], "=mixer", kind, ("", lambda row: f"against {row['against']}"), ("", _points), title=title
@@ -189,16 +209,19 @@ def print_report(results: Mapping[str, Any], config: Config) -> None:
         pairs = grouped(results["between"], "first", "second")
         columns = [
             (f"{short} {arm}", _of_pair(arm, kind))
-            for kind, short in KINDS.items()
+            for kind, short in names.items()
             for arm in arms
             if kind == "phonemes" or arm == "pretrained"
         ]
-        print_table(pairs.values(), ("", lambda rows: f"{rows[0]['first']} − {rows[0]['second']}"), *columns, title=title)
+        print_table(
+            pairs.values(), ("", lambda rows: f"{rows[0]['first']} − {rows[0]['second']}"), *columns, title=title
+        )
     lengths = config.test_seconds if "pretrained" in arms else ()
     if lengths:
         title = f"phoneme errors of the pre-trained encoders by length of the test recordings, %; learned at {_length(about)}"
-        columns = [(f"{about['length_seconds'][s]:.1f} s", _at_length(results, f"{s:g}")) for s in lengths]
-        print_table(results["tuning"], ("", str), *columns, title=title)
+        own = [mixer for mixer, arms in results["tuning"].items() if "pretrained" in arms]
+        columns = [(f"{about['length_seconds'][f'{s:g}']:.1f} s", _at_length(results, f"{s:g}")) for s in lengths]
+        print_table([{"mixer": mixer} for mixer in own], "=mixer", *columns, title=title)
     if results["costs"]:
         print(f"\na step of pre-training, {config.threads} thread(s): recordings × s, ms, MB")
         for mixer in config.mixers:
@@ -236,9 +259,9 @@ def _of_pair(arm: str, kind: str) -> Callable[[Sequence[Mapping[str, Any]]], str
     return said
 
 
-def _at_length(results: Mapping[str, Any], seconds: str) -> Callable[[str], str]:
-    runs = lambda mixer: results["tuning"][mixer]["pretrained"]  # noqa: E731
-    return lambda mixer: _percent(run["lengths"][seconds]["phonemes"] for run in runs(mixer))
+def _at_length(results: Mapping[str, Any], seconds: str) -> Callable[[Mapping[str, Any]], str]:
+    runs = lambda row: results["tuning"][row["mixer"]]["pretrained"]  # noqa: E731
+    return lambda row: _percent(run["lengths"][seconds]["phonemes"] for run in runs(row))
 
 
 def _from(length: float) -> str:
@@ -258,23 +281,11 @@ def _points(row: Mapping[str, Any]) -> str:
 
 def draw(results: Mapping[str, Any], data: Speech, folder: Path) -> None:
     """errors.png by mixer and arm, masked.png over the steps, spectrogram.png with the phonemes of one recording."""
-    rows = results["summary"]
-    arms = list(next(iter(results["tuning"].values())))
-    tuned = [row for row in rows if row["mixer"] in results["tuning"]]
-    caption = "Errors of phonemes and letters by encoder and arm; bars: means, points: seeds."
-    with figure(folder / "errors.png", 1, 2, width=3.4, height=2.9, caption=caption) as (fig, axes):
-        for axis, (kind, short) in zip(axes[0], KINDS.items()):
-            for j, arm in enumerate(arms):
-                places = [i + (j - (len(arms) - 1) / 2) * 0.8 / len(arms) for i in range(len(tuned))]
-                tall = [100 * row.get(f"{arm} {kind}", math.nan) for row in tuned]
-                axis.bar(places, tall, 0.8 / len(arms), color=PALETTE[j], alpha=0.75, label=arm)
-                for i, row in enumerate(tuned):
-                    for run in results["tuning"].get(row["mixer"], {}).get(arm, []):
-                        axis.plot(places[i], 100 * run["test"][kind], "o", color="black", markersize=2.5)
-            axis.set_xticks(range(len(tuned)), [row["mixer"].replace("_", "\n") for row in tuned])
-            axis.set_ylabel(f"{short} (%)")
-        fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-        fig.suptitle("errors of new sentences by new speakers, a point a seed", fontsize=9)
+    _draw_errors(results, folder / "errors.png")
+    if results["data"]["length_seconds"] and any("pretrained" in arms for arms in results["tuning"].values()):
+        _draw_lengths(results, folder / "lengths.png")
+    if results["costs"]:
+        _draw_costs(results["costs"], folder / "costs.png")
     caption = "Share of masked codes that are found over the steps of pre-training, mean and range of the seeds."
     with panels(folder / "masked.png", 1, 1, width=4.6, height=3.0, caption=caption) as (axis,):
         for (mixer, runs), style in zip(results["pretraining"].items(), series()):
@@ -283,12 +294,71 @@ def draw(results: Mapping[str, Any], data: Speech, folder: Path) -> None:
             whole = curves[:, : curves.shape[1] // width * width].reshape(len(curves), -1, width).mean(-1)
             at = (np.arange(whole.shape[1]) + 0.5) * width
             band(axis, at, 100 * whole, label=mixer, style=style | {"marker": None})
-        axis.axhline(100 * rows[0]["commonest"], color="0.4", linewidth=0.9)
-        axis.annotate("commonest code", (0.99, 100 * rows[0]["commonest"]), xycoords=("axes fraction", "data"),
+        commonest = 100 * results["summary"][0]["commonest"]
+        axis.axhline(commonest, color="0.4", linewidth=0.9)
+        axis.annotate("commonest code", (0.99, commonest), xycoords=("axes fraction", "data"),
                       xytext=(0, 3), textcoords="offset points", ha="right", fontsize=7.5, color="0.3")  # fmt: skip
         axis.set(xlabel="step of pre-training", ylabel="codes of masked tokens found (%)", ylim=(0, None))
         axis.legend(loc="upper left")
     _draw_spectrogram(data, folder / "spectrogram.png")
+
+
+def _draw_errors(results: Mapping[str, Any], path: Path) -> None:
+    tuning, names = results["tuning"], _short(results)
+    every = list(tuning)
+    arms = list(dict.fromkeys(arm for own in tuning.values() for arm in own))
+    kinds = [kind for kind in KINDS if kind in names]
+    caption = "Errors on new sentences by new speakers by encoder and arm; large: means, small: seeds."
+    height = 1.0 + 0.34 * len(every)
+    with figure(path, 1, len(kinds), width=6.0 / len(kinds) + 0.6, height=height, caption=caption) as (fig, axes):
+        for axis, kind in zip(axes[0], kinds):
+            for j, arm in enumerate(arms):
+                shift = (j - (len(arms) - 1) / 2) * 0.22
+                for i, mixer in enumerate(every):
+                    found = [100 * run["test"][kind] for run in tuning[mixer].get(arm, [])]
+                    axis.plot(found, [i + shift] * len(found), "o", color=PALETTE[j], markersize=2.5, alpha=0.6)
+                    if found:
+                        axis.plot(np.mean(found), i + shift, MARKERS[j], color=PALETTE[j], markersize=6)
+                axis.plot([], [], MARKERS[j], color=PALETTE[j], markersize=6, label=arm)
+            axis.set_yticks(range(len(every)), every)
+            axis.invert_yaxis()
+            axis.set_xlabel(f"{names[kind]} (%)")
+        fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(arms))
+
+
+def _draw_lengths(results: Mapping[str, Any], path: Path) -> None:
+    about = results["data"]
+    lengths = [*sorted(about["length_seconds"].items(), key=lambda pair: pair[1])]
+    caption = (
+        "Errors of the pre-trained, fine-tuned encoders on the test joined to other lengths; mean and range of seeds."
+    )
+    with panels(path, 1, 1, width=5.0, height=3.2, caption=caption) as (axis,):
+        tuned = [(mixer, arms["pretrained"]) for mixer, arms in results["tuning"].items() if "pretrained" in arms]
+        for (mixer, runs), style in zip(tuned, series()):
+            values = [[100 * run["lengths"][key]["phonemes"] for key, _ in lengths] for run in runs]
+            band(axis, [seconds for _, seconds in lengths], values, label=mixer, style=style, alpha=0.1)
+        axis.axvline(about["seconds"]["train"], color="0.5", linewidth=0.9, linestyle=":")
+        axis.set(xlabel="mean length of the test recordings (s); dotted: in training", xscale="log")
+        axis.set_ylabel(f"{_short(results)['phonemes']} (%)")
+        ticks(axis.xaxis, [1, 2, 5, 10, 20, 50])
+        axis.legend(loc="upper left", bbox_to_anchor=(1.01, 1))
+
+
+def _draw_costs(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    caption = (
+        "A step of pre-training on equal seconds of sound by the length of its recordings: processor time, memory."
+    )
+    with panels(path, 2, 2, width=3.4, height=3.0, caption=caption) as axes:
+        for axis, (key, unit, label) in zip(
+            axes, (("seconds", 1e3, "time of a step (ms)"), ("bytes", 2**-20, "peak memory (MB)"))
+        ):
+            for (mixer, own), style in zip(grouped(rows, "mixer").items(), series()):
+                points = [(row["length"], unit * row[key]) for row in own if row[key] is not None]
+                if points:
+                    axis.plot(*zip(*points), label=mixer, **style)
+            axis.set(xlabel="length of a recording (s)", ylabel=label, xscale="log", yscale="log")
+            ticks(axis.xaxis, [1, 2, 5, 10, 20, 60])
+        axes[0].legend(loc="upper left", fontsize=7)
 
 
 def _draw_spectrogram(data: Speech, path: Path) -> None:

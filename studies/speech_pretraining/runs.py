@@ -227,6 +227,7 @@ def fine_tuned(
             "loss": [row["loss"] for row in run["history"]],
             "seconds": run["seconds"],
             "rate": rate,
+            "parameters": sum(p.numel() for p in model.encoder.parameters()),
         }
 
     return _recorded(config, f"{arm}_{mixer}_{seed}", about, train)
