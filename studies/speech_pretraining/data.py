@@ -46,7 +46,7 @@ class Part(NamedTuple):
 
 class Speech(NamedTuple):
     """unlabelled, labelled : for training, the second within the first; validation, test : of other sentences by other
-    speakers. lengths : seconds → the test recordings joined to that many. about : what was said, by whom, in numbers."""
+    speakers. lengths : seconds → the test joined to recordings of that many. about : what was said, by whom."""
 
     unlabelled: Part
     labelled: Part

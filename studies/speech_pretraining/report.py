@@ -173,8 +173,9 @@ def print_report(results: Mapping[str, Any], config: Config) -> None:
     )
     print(
         f"{len(config.seeds)} seed(s); BEST-RQ {config.pretrain_steps} steps of {config.batch}, spans of {config.span} "
-        f"frames begun with probability {config.probability}, {config.codes} codes; {config.targets} {config.steps} steps "
-        f"of {config.labelled_batch}; recordings of {_length(about)}, channels {config.channel:g}; test: new sentences by new speakers"
+        f"frames begun with probability {config.probability}, {config.codes} codes; {config.targets} {config.steps} "
+        f"steps of {config.labelled_batch}; recordings of {_length(about)}, channels {config.channel:g}; test: new "
+        "sentences by new speakers"
     )
 
     def error(arm: str, kind: str) -> Callable[[Mapping[str, Any]], str | None]:
@@ -195,10 +196,8 @@ def print_report(results: Mapping[str, Any], config: Config) -> None:
         ("rates", rates),
         title="",
     )
-    first = results["summary"][0]
-    print(
-        f"the commonest code is {100 * first['commonest']:.1f} % of the masked, {100 * first['uniform']:.2f} % by chance"
-    )
+    commonest, uniform = (100 * results["summary"][0][name] for name in ("commonest", "uniform"))
+    print(f"the commonest code is {commonest:.1f} % of the masked, {uniform:.2f} % by chance")
     kind = ("", lambda row: names[row["kind"]])
     title = "error without pre-training − with it, points, paired: mean [95 % over seeds and speakers]"
     print_table(
@@ -218,7 +217,7 @@ def print_report(results: Mapping[str, Any], config: Config) -> None:
         )
     lengths = config.test_seconds if "pretrained" in arms else ()
     if lengths:
-        title = f"phoneme errors of the pre-trained encoders by length of the test recordings, %; learned at {_length(about)}"
+        title = f"phoneme errors, pre-trained, by length of the test recordings, %; learned at {_length(about)}"
         own = [mixer for mixer, arms in results["tuning"].items() if "pretrained" in arms]
         columns = [(f"{about['length_seconds'][f'{s:g}']:.1f} s", _at_length(results, f"{s:g}")) for s in lengths]
         print_table([{"mixer": mixer} for mixer in own], "=mixer", *columns, title=title)
