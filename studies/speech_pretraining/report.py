@@ -144,10 +144,10 @@ def answer(results: Mapping[str, Any]) -> str:
     name = "tokens with a wrong phoneme" if about["targets"] == "tokens" else "errors of phonemes"
     what = f"{name} after pre-training ({corpus}, recordings of {about['seconds']['test']:.1f} s)"
     places = [
-        f"{row['first']} − {row['second']} {_interval(row)} ({row['verdict']})"
+        f"{row['first']} − {row['second']} {_interval(row)} ({row['arm']}: {row['verdict']})"
         for row in results["between"]
-        if row["kind"] == "phonemes" and row["arm"] == "pretrained" and row["second"].startswith("polynomial")
-        if row["first"] in ("mean_pool", "self_attention", "none")
+        if row["kind"] == "phonemes" and row["arm"] in ("scratch", "pretrained")
+        if row["second"].startswith("polynomial") and row["first"] in ("mean_pool", "self_attention", "none")
     ]
     gained = [row for row in results["gains"] if row["kind"] == "phonemes" and row["against"] == "scratch"]
     lower = sum(row["verdict"] == "lower" for row in gained)
@@ -155,7 +155,9 @@ def answer(results: Mapping[str, Any]) -> str:
     return sentence(
         f"{what}: {listed(errors)}" if errors else "",
         f"points of {listed(places)}" if places else "",
-        f"pre-training takes off {points} points ({lower} of {len(gained)} verdicts)" if gained else "",
+        f"errors without pre-training − with it: {points} points ({lower} of {len(gained)} verdicts for pre-training)"
+        if gained
+        else "",
     )
 
 
