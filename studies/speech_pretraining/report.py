@@ -357,7 +357,7 @@ def _draw_costs(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
                 points = [(row["length"], unit * row[key]) for row in own if row[key] is not None]
                 if points:
                     axis.plot(*zip(*points), label=mixer, **style)
-            axis.set(xlabel="length of a recording (s)", ylabel=label, xscale="log", yscale="log")
+            axis.set(xlabel="length of a recording (s)", ylabel=label, xscale="log", ylim=(0, None))
             ticks(axis.xaxis, [1, 2, 5, 10, 20, 60])
         axes[0].legend(loc="upper left", fontsize=7)
 
