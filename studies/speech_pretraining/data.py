@@ -13,6 +13,7 @@ from sciops.datasets.speech import (
     EspeakConfig,
     SpeechCorpus,
     TonesConfig,
+    Utterance,
     espeak,
     espeak_corpus,
     sentences,
@@ -23,6 +24,7 @@ from sciops.datasets.speech.corpus import cached_corpus
 from sciops.datasets.text import read_corpus
 from sciops.files.json_files import plain
 from sciops.models.sequences.log_mel import LogMel
+from sciops.models.sequences.speech import REDUCTION
 from sciops.training.speech import MelFrames, has_path
 
 if TYPE_CHECKING:
@@ -30,21 +32,27 @@ if TYPE_CHECKING:
 
 
 class Part(NamedTuple):
-    """Log-mel frames of recordings, and their texts and phonemes in numbers from 1 on."""
+    """Log-mel frames of recordings, their texts and phonemes in numbers from 1 on, and who speaks.
+
+    tokens : the phoneme at the middle of each token of four frames, (tokens,), 0 in pauses
+    """
 
     frames: list[Any]
     letters: list[list[int]]
     phonemes: list[list[int]]
+    speakers: list[str]
+    tokens: list[Any]
 
 
 class Speech(NamedTuple):
     """unlabelled, labelled : for training, the second within the first; validation, test : of other sentences by other
-    speakers. about : what was said, by whom, in numbers."""
+    speakers. lengths : seconds → the test joined to recordings of that many. about : what was said, by whom."""
 
     unlabelled: Part
     labelled: Part
     validation: Part
     test: Part
+    lengths: dict[float, Part]
     symbols: dict[str, tuple[str, ...]]
     sample_rate: int
     hash: str
@@ -68,12 +76,81 @@ def made_corpus(config: Config) -> tuple[SpeechCorpus, str]:
         text, words = "python", read_corpus("python")  # always there
     said = sentences(words, config.sentences, shortest=config.shortest, longest=config.longest, seed=config.data_seed)
     family = family_of(config)
-    path = Path(config.corpora) / f"{family}_{text}_{config.sentences}x{config.each}_{config.longest}.safetensors"
+    name = f"{family}_{text}_{config.sentences}x{config.each}_{config.longest}"
+    manners = len(config.accents) * len(config.voices) * len(config.paces) * len(config.pitches)
+    name += "" if manners == 64 else f"_{manners}manners"
+    path = Path(config.corpora) / f"{name}.safetensors"
     if family == "espeak":
-        chosen = EspeakConfig(said, accents=config.accents, voices=config.voices, each=config.each)
+        chosen = EspeakConfig(
+            said,
+            accents=config.accents,
+            voices=config.voices,
+            rates=config.paces,
+            pitches=config.pitches,
+            each=config.each,
+        )
         return espeak_corpus(chosen, path), text
     tones = TonesConfig(said, speakers=len(config.accents) * len(config.voices), each=config.each)
     return cached_corpus(path, {"program": "tones", **plain(tones)}, lambda: tones_corpus(tones)), text
+
+
+def recordings(corpus: SpeechCorpus, indices: Sequence[int], seconds: float) -> list[list[int]]:
+    """Utterances of one speaker joined, in the order of `indices`, to recordings of at least `seconds`: their indices.
+
+    What remains at the end of a speaker is joined to the recording before it, and stands alone where there is none.
+    `seconds` of 0 leaves every utterance a recording.
+    """
+    if seconds <= 0:
+        return [[int(i)] for i in indices]
+    long = np.diff(corpus.ends, prepend=0) / corpus.sample_rate
+    by_speaker: dict[str, list[list[int]]] = {}
+    for i in map(int, indices):
+        groups = by_speaker.setdefault(corpus.speakers[i], [[]])
+        if long[groups[-1]].sum() >= seconds:
+            groups.append([])
+        groups[-1].append(i)
+    for groups in by_speaker.values():
+        if len(groups) > 1 and long[groups[-1]].sum() < seconds:
+            short = groups.pop()
+            groups[-1] += short
+    return [group for groups in by_speaker.values() for group in groups]
+
+
+def _one_of(group: Sequence[Utterance]) -> Utterance:
+    """The utterances one after another as one; the space between texts is a letter."""
+    if len(group) == 1:
+        return group[0]
+    before = np.cumsum([0, *(len(u.audio) for u in group[:-1])])
+    return group[0]._replace(
+        audio=np.concatenate([u.audio for u in group]),
+        text=" ".join(u.text for u in group),
+        sentence=" ".join(u.sentence for u in group),
+        phonemes=tuple(p for u in group for p in u.phonemes),
+        starts=np.concatenate([u.starts + at for u, at in zip(group, before)]),
+    )
+
+
+def token_phonemes(phonemes: np.ndarray, starts: np.ndarray, frames: int, hop: int) -> Any:
+    """The phoneme that is being said at frame 4i, where token i of the encoder is centred: (⌈frames/4⌉,) int64 tensor.
+
+    phonemes, starts : numbers in order, and their first samples; before the first start the number is 0
+    """
+    import torch
+
+    at = np.arange(0, frames, REDUCTION) * hop
+    return torch.from_numpy(np.concatenate([[0], phonemes])[np.searchsorted(starts, at, side="right")])
+
+
+def channel_of(bins: int, deviation: float, seed: Sequence[int]) -> Any:
+    """What a microphone and a room add to all log-mel frames of a recording: (bins,) float32, in log energy.
+
+    Σ_k a_k cos(π k (b + ½)/bins) over k = 0 … 3, each a_k normal with this deviation
+    """
+    import torch
+
+    a = np.random.default_rng(seed).normal(size=4) * deviation
+    b = (np.arange(bins) + 0.5) / bins
+    return torch.from_numpy(a @ np.cos(np.pi * np.arange(4)[:, None] * b)).to(torch.float32)
 
 
 def prepared(config: Config) -> Speech:
@@ -92,23 +169,30 @@ def prepared(config: Config) -> Speech:
     numbers = {kind: {name: i for i, name in enumerate(names, 1)} for kind, names in symbols.items()}
     left_out = 0
 
-    def part(indices: Sequence[int]) -> Part:
+    def part(indices: Sequence[int], seconds: float) -> Part:
         nonlocal left_out
-        mels = MelFrames(corpus, mel, indices=indices, keep=False)
-        kept = Part([], [], [])
-        for place, i in enumerate(indices):
-            frames, one = mels[place], corpus[int(i)]
+        order = np.random.default_rng(config.data_seed).permutation(indices) if seconds > 0 else indices
+        kept = Part([], [], [], [], [])
+        for group in recordings(corpus, order, seconds):
+            one = _one_of([corpus[i] for i in group])
+            frames = MelFrames([one], mel)[0]
+            frames = frames + channel_of(config.bins, config.channel, (config.data_seed, group[0], len(group)))
             letters = [numbers["letters"][c] for c in one.text]
-            said = [numbers["phonemes"][p] for p in one.phonemes if p not in pauses]
-            if not (has_path(letters, len(frames)) and has_path(said, len(frames))):
+            phonemes = [numbers["phonemes"][p] for p in one.phonemes if p not in pauses]
+            if not (has_path(letters, len(frames)) and has_path(phonemes, len(frames))):
                 left_out += 1
                 continue
             kept.frames.append(frames)
             kept.letters.append(letters)
-            kept.phonemes.append(said)
+            kept.phonemes.append(phonemes)
+            kept.speakers.append(one.speaker)
+            every = np.array([0 if p in pauses else numbers["phonemes"][p] for p in one.phonemes], np.int64)
+            kept.tokens.append(token_phonemes(every, one.starts, len(frames), mel.hop))
         return kept
 
-    unlabelled, validation, test = (part(parts[name]) for name in ("train", "validation", "test"))
+    unlabelled, validation, test = (part(parts[name], config.joined) for name in ("train", "validation", "test"))
+    short = left_out
+    lengths = {seconds: part(parts["test"], seconds) for seconds in config.test_seconds}
     if len(unlabelled.frames) < config.labelled:
         raise ValueError(
             f"--labelled {config.labelled}: the training part has {len(unlabelled.frames)} recordings; "
@@ -132,7 +216,16 @@ def prepared(config: Config) -> Speech:
         "minutes": minutes,
         "speakers": len(set(corpus.speakers)),
         "phonemes": len(phonemes),
-        "left_out": left_out,
+        "test_speakers": sorted(set(test.speakers)),
+        "seconds": {name: _mean_seconds(one, mel) for name, one in (("train", unlabelled), ("test", test))},
+        "length_seconds": {f"{seconds:g}": _mean_seconds(one, mel) for seconds, one in lengths.items()},
+        "targets": config.targets,
+        "left_out": short,
         "versions": dict(corpus.about.get("versions", {})),
     }
-    return Speech(unlabelled, labelled, validation, test, symbols, corpus.sample_rate, corpus.hash(), about, corpus)
+    parted = (unlabelled, labelled, validation, test, lengths)
+    return Speech(*parted, symbols, corpus.sample_rate, corpus.hash(), about, corpus)
+
+
+def _mean_seconds(part: Part, mel: LogMel) -> float:
+    return float(np.mean([len(frames) for frames in part.frames])) * mel.hop / mel.sample_rate
