@@ -21,6 +21,8 @@ class Arm:
     second_grid : also train, in a tenth of the batches, on the next finer or the finest of the test grids; an epoch
         then has twice as many steps
     latent : apply the trained model on its training grid whatever the grid of the input (CROP, ICLR 2025)
+    dealiased : apply it with nonlinearities evaluated on so many times the points, on every grid (`Dealiased`)
+    same_period : apply it with Fourier modes of the period of its training grid (`SamePeriod`)
     """
 
     model: str
@@ -30,11 +32,13 @@ class Arm:
     epochs: int | None = None
     second_grid: Literal["next", "finest"] | None = None
     latent: bool = False
+    dealiased: int = 1
+    same_period: bool = False
 
     @property
     def trained(self) -> Arm:
         """The arm without what is done after the training: arms in which it is the same share their weights."""
-        return replace(self, latent=False)
+        return replace(self, latent=False, dealiased=1, same_period=False)
 
     def resolved(self, grid: Grid) -> dict[str, Any]:
         """The options with `modes` lowered to what `grid` holds: 2k rows and k columns of its half spectrum."""
@@ -61,11 +65,17 @@ _DARCY = {
     "fno+dealias": Arm("fno", _SPINE | {"modes": 12, "dealias": 2}),
     "fno+multi": Arm("fno", _SPINE | {"modes": 12}, second_grid="finest"),
     "fno+latent": Arm("fno", _SPINE | {"modes": 12}, latent=True),
+    "fno+period": Arm("fno", _SPINE | {"modes": 12}, same_period=True),
+    "neuralop:FNO+period": Arm(
+        "neuralop:FNO", {"width": 32, "depth": 4, "modes": 12}, learning_rate=3e-3, same_period=True
+    ),
 }
 
 # Small models, in which five seeds of every arm are a matter of minutes.
 _SMALL = _SPINE | {"width": 16}
 _SMALL_SINE = _SMALL | {"modes": 8, "basis": "sine", "coordinates": "none", "wall": "zero"}
+
+_PEER = {"width": 32, "depth": 4, "modes": 6}  # neuraloperator's FNO
 
 ARMS: dict[str, dict[str, Arm]] = {
     # Self-generated fields on node grids that reach their walls.
@@ -77,6 +87,18 @@ ARMS: dict[str, dict[str, Arm]] = {
         "sine+multi": Arm("fno", _SMALL_SINE, learning_rate=7e-3, second_grid="next"),
         "mano": Arm("mano", _SMALL | _ATTENTION | _BLOCK),
         "neuralop:FNO": Arm("neuralop:FNO", {"width": 16, "depth": 4, "modes": 8}, learning_rate=5e-3),
+    },
+    # As in Li et al.'s models, a Fourier layer keeps about a third of what the training grid of 43 nodes holds (12 of 42
+    # modes on 85 nodes), half of what 22 nodes hold. "all modes" is the same network without that truncation.
+    "truncated": {
+        "fno": Arm("fno", _SPINE | {"modes": 6}),
+        "fno+period": Arm("fno", _SPINE | {"modes": 6}, same_period=True),
+        "fno+dealiased": Arm("fno", _SPINE | {"modes": 6}, dealiased=2),
+        "fno+latent": Arm("fno", _SPINE | {"modes": 6}, latent=True),
+        "fno+all modes": Arm("fno", _SPINE | {"modes": 64}),
+        "sine-cosine": Arm("fno", _SPINE | {"modes": 12, "basis": "sine-cosine", "wall": "zero"}),
+        "neuralop:FNO": Arm("neuralop:FNO", _PEER),
+        "neuralop:FNO+period": Arm("neuralop:FNO", _PEER, same_period=True),
     },
     # neuraloperator's 16-grid files: few points, so few spectral weights and a local 3×3 path pay.
     "real16": {

@@ -14,6 +14,7 @@ from sciops.evaluation import paired_verdict, spread
 from sciops.files.digest import read_sealed
 from sciops.grids import restrict
 from sciops.metrics import relative_l2, relative_mse
+from studies.resolution_shift.applied import Dealiased, SamePeriod
 from studies.resolution_shift.arms import ARMS
 from studies.resolution_shift.case import Case
 
@@ -51,6 +52,8 @@ def evaluate(config: ResolutionShiftConfig, case: Case, jobs: list[Any]) -> dict
             coarse = predict(variant, case, job.points)
             for test in config.test_grids:
                 if test < job.points:
+                    continue
+                if _left_out(config, case, job, test):
                     continue
                 for way in case.upsamplings(job.points):
                     record(name, job.points, test, f"low + {way}", case.upsample(coarse, job.points, test, way))
@@ -118,11 +121,15 @@ def load_trained(config: ResolutionShiftConfig, case: Case, job: Any) -> tuple[A
     """(the trained model in evaluation mode, applied as its arm says; what its training reported)."""
     from sciops.models import Latent, load_model
 
-    folder = config.output / job.folder
-    model = load_model(folder / "model").eval()
-    if ARMS[config.recipe][job.arm].latent:
-        model = Latent(model, case.grid(job.points)).eval()
-    return model, read_sealed(folder / "results.json")
+    folder, arm = config.output / job.folder, ARMS[config.recipe][job.arm]
+    model: Any = load_model(folder / "model").eval()
+    if arm.latent:
+        model = Latent(model, case.grid(job.points))
+    if arm.dealiased > 1:
+        model = Dealiased(model, arm.dealiased)
+    if arm.same_period:
+        model = SamePeriod(model, case.grid(job.points))
+    return model.eval(), read_sealed(folder / "results.json")
 
 
 def has_local_kernels(model: Any) -> bool:
@@ -166,9 +173,21 @@ def _tensor(u: np.ndarray) -> Any:
 
 def _mismatch(case: Case, fine: Any, coarse: Any, test: int, train: int) -> np.ndarray | None:
     """‖R F(a_S) − F(a_s)‖ / ‖F(a_s)‖ per sample, R the nodal restriction; None where the grids are not nested."""
-    if case.grid(train).strides_in(case.grid(test)) is None:
+    if not nested(case, train, test):
         return None
     return relative_l2(restrict(fine, case.grid(test), case.grid(train)), coarse).numpy()
+
+
+def _left_out(config: ResolutionShiftConfig, case: Case, job: Any, test: int) -> bool:
+    """No whole number of points may end the period; dealiasing costs so much that it is for the next grid alone."""
+    arm = ARMS[config.recipe][job.arm]
+    next_finer = min((n for n in config.test_grids if n > job.points), default=job.points)
+    return (arm.same_period and not nested(case, job.points, test)) or (arm.dealiased > 1 and test > next_finer)
+
+
+def nested(case: Case, coarse: int, fine: int) -> bool:
+    """Whether the points of one grid of the dataset are among those of another."""
+    return case.grid(coarse).strides_in(case.grid(fine)) is not None
 
 
 def _split(key: str) -> tuple[str, int, int, str]:

@@ -1,0 +1,106 @@
+"""Ways to apply a trained network on a finer grid with the same weights, one suspected cause of the loss removed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sciops.grids import Grid
+from sciops.mixers import SpectralMixer
+from sciops.models.apply import apply_model
+
+
+class SamePeriod(nn.Module):
+    """The network with Fourier modes of the period that they had on its training grid, whatever grid it runs on.
+
+    A Fourier layer takes n points for one period. On nodes that include both walls that is n·h, 22/21 of the domain on
+    22 nodes and 43/42 on 43: mode k is another function on every grid. On a grid r times as fine, r − 1 points per axis
+    continue the fields, on the line from the last value to the first, which gives r·n points with the period of the n
+    that the network was trained on; the points are left out again behind.
+
+    The fields continued are those in front of and behind each Fourier mixer of our models. Of a model of neuraloperator
+    it is the input, so that its positions, counted in points, agree with those of training as well.
+
+    model : the trained network; coarse : its training grid
+    """
+
+    def __init__(self, model: nn.Module, coarse: Grid) -> None:
+        super().__init__()
+        self.model, self.coarse = model, coarse
+
+    def forward(self, x: Tensor, grid: Grid) -> Tensor:
+        further = further_points(self.coarse, grid)
+        mixers = [m for m in self.model.modules() if isinstance(m, SpectralMixer)]
+        if mixers:
+            with _continued(mixers, further):
+                return apply_model(self.model, x, grid)
+        longer = continued(x, further, first_axis=2)
+        return apply_model(self.model, longer)[(..., *(slice(n) for n in grid.shape))]
+
+
+def further_points(coarse: Grid, fine: Grid) -> tuple[int, ...]:
+    """r − 1 per axis, with r the ratio of the spacings.
+
+    Raises ValueError where the coarse nodes are not among the fine ones.
+    """
+    strides = coarse.strides_in(fine)
+    if strides is None:
+        raise ValueError(f"grid {coarse.shape} is not nested in {fine.shape}: no whole number of points ends a period")
+    return tuple(r - 1 for r in strides)
+
+
+def continued(x: Tensor, further: Sequence[int], *, first_axis: int) -> Tensor:
+    """x with points added at the end of each axis, on the line from its last value to its first."""
+    for axis, count in enumerate(further, start=first_axis):
+        if count:
+            last, first = x.narrow(axis, x.shape[axis] - 1, 1), x.narrow(axis, 0, 1)
+            steps = torch.arange(1, count + 1, dtype=x.dtype, device=x.device) / (count + 1)
+            shape = [1] * x.ndim
+            shape[axis] = count
+            x = torch.cat([x, last + steps.reshape(shape) * (first - last)], axis)
+    return x
+
+
+@contextmanager
+def _continued(mixers: Sequence[nn.Module], further: Sequence[int]) -> Iterator[None]:
+    for mixer in mixers:
+        mixer.forward = _longer(mixer, further)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        for mixer in mixers:
+            del mixer.forward
+
+
+def _longer(mixer: nn.Module, further: Sequence[int]) -> Any:
+    plain = type(mixer).forward
+
+    def forward(x: Tensor, grid: Grid | None = None) -> Tensor:
+        y = plain(mixer, continued(x, further, first_axis=1), None)
+        return y[(slice(None), *(slice(n) for n in x.shape[1:-1]))]
+
+    return forward
+
+
+class Dealiased(nn.Module):
+    """The network with the nonlinearities of its blocks evaluated on `factor` times the points, on every grid.
+
+    The weights are those trained without; see `sciops.models.spine.dealiasing.on_finer_grid`. Raises ValueError for a
+    model that is not built on the spine.
+    """
+
+    def __init__(self, model: nn.Module, factor: int) -> None:
+        super().__init__()
+        self.model = model
+        blocks = [m for m in model.modules() if hasattr(m, "dealias")]
+        if not blocks:
+            raise ValueError(f"{type(model).__name__} has no blocks of the spine to dealias")
+        for block in blocks:
+            block.dealias = factor  # type: ignore[assignment]
+
+    def forward(self, x: Tensor, grid: Grid) -> Tensor:
+        return apply_model(self.model, x, grid)
