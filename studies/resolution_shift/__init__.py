@@ -7,8 +7,8 @@ can beat this floor by low + upsampling); and the native solve of the coarse coe
 sample, with intervals over seeds and samples.
 
     python -m studies.resolution_shift --preset quick                    16 → 31 → 61 nodes, minutes
-    python -m studies.resolution_shift --preset medium                   22 → 43 → 85 nodes, five seeds, chosen rates, layers
-    python -m studies.resolution_shift --preset medium-43 --choices FILE --data FILE      43 → 85 → 211, rates of `medium`
+    python -m studies.resolution_shift --preset medium                   22 → 43 and 85 nodes: chosen rates, layers
+    python -m studies.resolution_shift --preset medium-43 --choices FILE     43 → 85 and 211, with those rates
     python -m studies.resolution_shift --preset evening                  43 and 85 → 211, five seeds: hours
     python -m studies.resolution_shift --preset remedies                 dealiasing, two training grids, latent grid
     python -m studies.resolution_shift --preset real16 --data FOLDER     neuraloperator's darcy_*.pt files
@@ -287,8 +287,8 @@ def _check(config: ResolutionShiftConfig) -> None:
     candidates = (config.rates, config.decays, config.lengths)
     if any(candidates) and not all(candidates):
         raise ValueError(
-            f"rates={config.rates}, decays={config.decays}, lengths={config.lengths}: expected candidates of all three, "
-            "or of none"
+            f"rates={config.rates}, decays={config.decays}, lengths={config.lengths}: expected candidates of all "
+            "three, or of none"
         )
     if config.choices is not None and not config.choices.exists():
         raise FileNotFoundError(f"{config.choices}: no such file; leave --choices out to choose in this run")

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from sciops.grids import Grid
 from sciops.mixers import SpectralMixer
 from sciops.models.apply import apply_model
+from sciops.models.spine.features import wall_mask
 
 
 class SamePeriod(nn.Module):
@@ -84,6 +85,18 @@ def _longer(mixer: nn.Module, further: Sequence[int]) -> Any:
         return y[(slice(None), *(slice(n) for n in x.shape[1:-1]))]
 
     return forward
+
+
+class ZeroWall(nn.Module):
+    """The network with its output set to exactly 0 at the nodes on the walls, which u = 0 there asks of every model."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor, grid: Grid) -> Tensor:
+        y = apply_model(self.model, x, grid)
+        return y * wall_mask(grid, y.dtype, y.device)
 
 
 class Dealiased(nn.Module):

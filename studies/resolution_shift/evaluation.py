@@ -14,8 +14,9 @@ from sciops.evaluation import paired_verdict, spread
 from sciops.files.digest import read_sealed
 from sciops.grids import restrict
 from sciops.metrics import relative_l2, relative_mse
-from studies.resolution_shift.applied import Dealiased, SamePeriod
-from studies.resolution_shift.arms import ARMS
+from studies.kit.cells import write_arrays
+from studies.resolution_shift.applied import Dealiased, SamePeriod, ZeroWall
+from studies.resolution_shift.arms import ARMS, weights_of
 from studies.resolution_shift.case import Case
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ def evaluate(config: ResolutionShiftConfig, case: Case, jobs: list[Any]) -> dict
                     if error is not None:
                         equivariance[f"{name}|{job.points}|{test}|{kind}"].append(error)
     arrays = {key: np.stack(rows) for key, rows in samples.items()}
+    write_arrays(config.output / "errors.npz", arrays)  # (seeds, test fields) under "arm|train|test|way"
     return {
         "grids": {str(n): case.grid(n).to_dict() for n in case.splits},
         "coefficient": case.coefficient,
@@ -78,6 +80,7 @@ def evaluate(config: ResolutionShiftConfig, case: Case, jobs: list[Any]) -> dict
         "training": training,
         "errors": [_row(key, errors, np.stack(squared[key])) for key, errors in arrays.items()],
         "verdicts": _verdicts(arrays),
+        "causes": _causes(config, arrays),
         "equivariance": [
             dict(zip(("arm", "train", "test", "input"), _split(key))) | _spread(np.stack(rows))
             for key, rows in equivariance.items()
@@ -129,6 +132,8 @@ def load_trained(config: ResolutionShiftConfig, case: Case, job: Any) -> tuple[A
         model = Dealiased(model, arm.dealiased)
     if arm.same_period:
         model = SamePeriod(model, case.grid(job.points))
+    if arm.zero_wall:
+        model = ZeroWall(model)
     return model.eval(), read_sealed(folder / "results.json")
 
 
@@ -203,6 +208,29 @@ def _spread(errors: np.ndarray) -> dict[str, Any]:
 def _row(key: str, errors: np.ndarray, squared: np.ndarray) -> dict[str, Any]:
     named = dict(zip(("arm", "train", "test", "way"), _split(key)))
     return named | {"relative_l2": _spread(errors), "relative_mse": _spread(squared)}
+
+
+def _causes(config: ResolutionShiftConfig, arrays: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+    """The loss of direct inference, its error minus that of low + sine, of every arm against that of its base.
+
+    The base of an arm that shares weights is the arm they were trained for, that of another arm the first one; negative
+    where the arm loses less.
+    """
+    rows = []
+    for train in config.train_grids:
+        for test in config.test_grids:
+            for arm in config.arms:
+                owner = weights_of(config.recipe, arm)
+                base = owner if owner != arm and owner in config.arms else config.arms[0]
+                keys = [f"{one}|{train}|{test}|{way}" for one in (arm, base) for way in ("direct", "low + sine")]
+                if test <= train or arm == base or not all(key in arrays for key in keys):
+                    continue
+                direct, low, base_direct, base_low = (arrays[key] for key in keys)
+                verdict = paired_verdict(direct - low, base_direct - base_low)
+                about = {"arm": arm, "base": base, "train": train, "test": test}
+                losses = {"loss": float((direct - low).mean()), "base_loss": float((base_direct - base_low).mean())}
+                rows.append(about | losses | asdict(verdict))
+    return rows
 
 
 def _verdicts(arrays: dict[str, np.ndarray]) -> list[dict[str, Any]]:

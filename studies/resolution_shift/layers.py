@@ -153,6 +153,7 @@ def measure(config: ResolutionShiftConfig, case: Case, jobs: list[Any]) -> dict[
     """
     from tqdm.auto import tqdm
 
+    from studies.kit.cells import write_arrays
     from studies.resolution_shift.arms import weights_of
     from studies.resolution_shift.evaluation import load_trained, predict
 
@@ -181,6 +182,12 @@ def measure(config: ResolutionShiftConfig, case: Case, jobs: list[Any]) -> dict[
                 share[job.arm, stage, points].append(value)
             for stage, value in made_later(model, a, case.grid(points), band).items():
                 lost[job.arm, stage, points].append(value)
+    kept = {
+        f"{kind}|{'|'.join(map(str, key))}": np.stack(rows)
+        for kind, found in (("share", share), ("lost", lost), ("band", errors))
+        for key, rows in found.items()
+    }
+    write_arrays(config.output / "layers.npz", kept)
     return {
         "band": band,
         "grids": [train, test],
@@ -252,5 +259,5 @@ def _band_rows(errors: dict, edges: tuple[float, float]) -> list[dict[str, Any]]
             direct, low = (np.stack(errors[arm, way, i]) for way in ("direct", "low"))
             verdict = paired_verdict(direct, low)
             about = {"arm": arm, "lower": limits[i], "upper": min(limits[i + 1], 1e9)}
-            rows.append({**about, "direct": direct.mean(), "low": low.mean(), **asdict(verdict)})
+            rows.append({**about, "direct_error": direct.mean(), "low_error": low.mean(), **asdict(verdict)})
     return rows

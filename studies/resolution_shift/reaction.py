@@ -1,4 +1,4 @@
-"""Fields of −ℓ²Δu + u + u³ = f on the unit square, u = 0 on the walls: near the pointwise map u + u³ = f for small ℓ."""
+"""Fields of −ℓ²Δu + u + u³ = f on the unit square, u = 0 on the walls; for small ℓ nearly pointwise, u + u³ = f."""
 
 from __future__ import annotations
 
