@@ -42,6 +42,11 @@ class Arm:
         """The arm without what is done after the training: arms in which it is the same share their weights."""
         return replace(self, latent=False, dealiased=1, same_period=False, zero_wall=False)
 
+    @property
+    def trained_as_is(self) -> bool:
+        """Whether it is evaluated as it was trained, but for known wall values."""
+        return replace(self, zero_wall=False) == self.trained
+
     def resolved(self, grid: Grid) -> dict[str, Any]:
         """The options with `modes` lowered to what `grid` holds: 2k rows and k columns of its half spectrum."""
         options = dict(self.options)
