@@ -7,7 +7,7 @@ can beat this floor by low + upsampling); and the native solve of the coarse coe
 sample, with intervals over seeds and samples.
 
     python -m studies.resolution_shift --preset quick                    16 → 31 → 61 nodes, minutes
-    python -m studies.resolution_shift --preset medium                   22 → 43 and 85 nodes: chosen rates, layers
+    python -m studies.resolution_shift --preset medium                   22 → 43 nodes, five seeds: chosen rates, layers
     python -m studies.resolution_shift --preset medium-43 --choices FILE     43 → 85 and 211, with those rates
     python -m studies.resolution_shift --preset evening                  43 and 85 → 211, five seeds: hours
     python -m studies.resolution_shift --preset remedies                 dealiasing, two training grids, latent grid
@@ -72,7 +72,7 @@ class ResolutionShiftConfig:
     choices: Path | None = None  # results.json of a run whose choices are taken over; nothing: chosen in this run
     band: int | None = None  # waves per extent from which the layers' energy counts as high; nothing: not measured
     predictions: tuple[str, ...] = ()  # tasks whose outcome was named before: names in predictions.TASKS
-    prediction_samples: int = 160  # training fields of each of those tasks
+    prediction_samples: int = 128  # training fields of each of those tasks
     symmetrize: bool = False  # also evaluate the average over a field and its transpose
     workers: int = 2  # models trained at the same time, one thread each
     output: Path = Path("runs/resolution_shift")
@@ -92,7 +92,7 @@ _LI2020 = ResolutionShiftConfig(
 )
 
 _MEDIUM = ResolutionShiftConfig(
-    samples=640,
+    samples=480,
     recipe="truncated",
     arms=(
         "fno",
@@ -104,16 +104,16 @@ _MEDIUM = ResolutionShiftConfig(
         "neuralop:FNO+period",
     ),
     train_grids=(22,),
-    test_grids=(22, 43, 85),
-    train_samples=400,
-    test_samples=48,
+    test_grids=(22, 43),
+    train_samples=300,
+    test_samples=40,
     seeds=5,
     batch_size=8,
     gradient_weight=0.3,
     augment="square",
     rates=(2e-3, 5e-3, 1e-2),
     decays=(1e-3, 1e-1),
-    lengths=(5, 16),
+    lengths=(4, 16),
     band=6,
     predictions=tuple(TASKS),
     output=Path("runs/resolution_shift_medium"),

@@ -82,8 +82,8 @@ _DARCY = {
 _SMALL = _SPINE | {"width": 16}
 _SMALL_SINE = _SMALL | {"modes": 8, "basis": "sine", "coordinates": "none", "wall": "zero"}
 
-_TRUNCATED = _SPINE | {"modes": 6, "wall": "zero"}
-_PEER = {"width": 32, "depth": 4, "modes": 6}  # neuraloperator's FNO
+_TRUNCATED = _SPINE | {"width": 24, "modes": 6, "wall": "zero"}
+_PEER = {"width": 24, "depth": 4, "modes": 6}  # neuraloperator's FNO
 
 ARMS: dict[str, dict[str, Arm]] = {
     # Self-generated fields on node grids that reach their walls.
@@ -104,7 +104,7 @@ ARMS: dict[str, dict[str, Arm]] = {
         "fno+dealiased": Arm("fno", _TRUNCATED, dealiased=2),
         "fno+latent": Arm("fno", _TRUNCATED, latent=True),
         "fno+all modes": Arm("fno", _TRUNCATED | {"modes": 64}),
-        "sine-cosine": Arm("fno", _SPINE | {"modes": 12, "basis": "sine-cosine", "wall": "zero"}),
+        "sine-cosine": Arm("fno", _TRUNCATED | {"modes": 12, "basis": "sine-cosine"}),
         "neuralop:FNO": Arm("neuralop:FNO", _PEER, zero_wall=True),
         "neuralop:FNO+period": Arm("neuralop:FNO", _PEER, same_period=True, zero_wall=True),
     },

@@ -116,7 +116,7 @@ def _layers(config: ResolutionShiftConfig, results: dict[str, Any]) -> Section:
     ]
     text = (
         f"Share: energy about the mean in {MODES_TEXT.format(band=layers['band'])}, of all channels after a stage. "
-        "Lost: the part of the output's energy in these modes that changes when the stage passes on the other modes alone. "
+        "Lost: the part of the output's energy in these modes that changes when the stage passes on the others alone. "
         f"Percent; geometric means over {layers['samples']} test fields and the seeds."
     )
     said = "Ratios below 1 speak for a statement. " + " ".join(
@@ -142,8 +142,8 @@ def _bands(config: ResolutionShiftConfig, results: dict[str, Any]) -> Section:
         for row in layers["bands"]
     ]
     text = (
-        f"Squared error by band over ‖u‖², in millionths, on {test} points; sine modes, waves per extent. {train} points "
-        f"hold {(train - 1) / 2:g}."
+        f"Squared error by band over ‖u‖², in millionths, on {test} points; sine modes, waves per extent. {train} "
+        f"points hold {(train - 1) / 2:g}."
     )
     header = ("model", "band", "direct", "low + sine", "difference [95 %]", "smaller")
     return Section("Where direct inference gains and loses", [text, Table(header, tuple(rows))])
