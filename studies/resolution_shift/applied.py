@@ -23,8 +23,8 @@ class SamePeriod(nn.Module):
     continue the fields, on the line from the last value to the first, which gives r·n points with the period of the n
     that the network was trained on; the points are left out again behind.
 
-    The fields continued are those in front of and behind each Fourier mixer of our models. Of a model of neuraloperator
-    it is the input, so that its positions, counted in points, agree with those of training as well.
+    The fields continued are those in front of each Fourier layer, so that the jump from one end of the period to the
+    other is as wide as it was. A model of neuraloperator, which counts its positions in points, gets those of the r·n.
 
     model : the trained network; coarse : its training grid
     """
@@ -35,12 +35,8 @@ class SamePeriod(nn.Module):
 
     def forward(self, x: Tensor, grid: Grid) -> Tensor:
         further = further_points(self.coarse, grid)
-        mixers = [m for m in self.model.modules() if isinstance(m, SpectralMixer)]
-        if mixers:
-            with _continued(mixers, further):
-                return apply_model(self.model, x, grid)
-        longer = continued(x, further, first_axis=2)
-        return apply_model(self.model, longer)[(..., *(slice(n) for n in grid.shape))]
+        with _continued(self.model, further):
+            return apply_model(self.model, x, grid)
 
 
 def further_points(coarse: Grid, fine: Grid) -> tuple[int, ...]:
@@ -67,22 +63,28 @@ def continued(x: Tensor, further: Sequence[int], *, first_axis: int) -> Tensor:
 
 
 @contextmanager
-def _continued(mixers: Sequence[nn.Module], further: Sequence[int]) -> Iterator[None]:
-    for mixer in mixers:
-        mixer.forward = _longer(mixer, further)  # type: ignore[method-assign]
+def _continued(model: nn.Module, further: Sequence[int]) -> Iterator[None]:
+    """The Fourier layers of a model on continued fields, and the positions of neuraloperator's embedding on theirs."""
+    ours = [m for m in model.modules() if isinstance(m, SpectralMixer)]
+    theirs = [m for m in model.modules() if any("SpectralConv" in c.__name__ for c in type(m).__mro__)]
+    positions = [m for m in model.modules() if type(m).__name__.startswith("GridEmbedding")]
+    for module in (*ours, *theirs, *positions):
+        module.forward = _longer(module, further, 1 if module in ours else 2)  # type: ignore[method-assign]
     try:
         yield
     finally:
-        for mixer in mixers:
-            del mixer.forward
+        for module in (*ours, *theirs, *positions):
+            del module.forward
 
 
-def _longer(mixer: nn.Module, further: Sequence[int]) -> Any:
-    plain = type(mixer).forward
+def _longer(module: nn.Module, further: Sequence[int], first_axis: int) -> Any:
+    """The module's forward on a field with points added at the ends of its axes, which are left out of the result."""
+    plain = type(module).forward
 
-    def forward(x: Tensor, grid: Grid | None = None) -> Tensor:
-        y = plain(mixer, continued(x, further, first_axis=1), None)
-        return y[(slice(None), *(slice(n) for n in x.shape[1:-1]))]
+    def forward(x: Tensor, grid: Grid | None = None, **options: Any) -> Tensor:
+        y = plain(module, continued(x, further, first_axis=first_axis), **options)
+        sizes = x.shape[first_axis : first_axis + len(further)]
+        return y[(slice(None),) * first_axis + tuple(slice(n) for n in sizes)]
 
     return forward
 

@@ -73,17 +73,31 @@ _DARCY = {
     "fno+multi": Arm("fno", _SPINE | {"modes": 12}, second_grid="finest"),
     "fno+latent": Arm("fno", _SPINE | {"modes": 12}, latent=True),
     "fno+period": Arm("fno", _SPINE | {"modes": 12}, same_period=True),
-    "neuralop:FNO+period": Arm(
-        "neuralop:FNO", {"width": 32, "depth": 4, "modes": 12}, learning_rate=3e-3, same_period=True
-    ),
 }
 
 # Small models, in which five seeds of every arm are a matter of minutes.
 _SMALL = _SPINE | {"width": 16}
 _SMALL_SINE = _SMALL | {"modes": 8, "basis": "sine", "coordinates": "none", "wall": "zero"}
 
-_TRUNCATED = _SPINE | {"width": 24, "modes": 6, "wall": "zero"}
-_PEER = {"width": 24, "depth": 4, "modes": 6}  # neuraloperator's FNO
+
+def _truncated(width: int, modes: int) -> dict[str, Arm]:
+    """Models that keep fewer modes than the training grid holds; all are told that u = 0 on the walls.
+
+    "+all modes" is the same network without the truncation; the others with a "+" have the weights of a model without.
+    """
+    spine = _SPINE | {"width": width, "modes": modes, "wall": "zero"}
+    peer = {"width": width, "depth": 4, "modes": modes}
+    return {
+        "fno": Arm("fno", spine),
+        "fno+period": Arm("fno", spine, same_period=True),
+        "fno+dealiased": Arm("fno", spine, dealiased=2),
+        "fno+latent": Arm("fno", spine, latent=True),
+        "fno+all modes": Arm("fno", spine | {"modes": 64}),
+        "sine-cosine": Arm("fno", spine | {"modes": 2 * modes, "basis": "sine-cosine"}),
+        "neuralop:FNO": Arm("neuralop:FNO", peer, zero_wall=True),
+        "neuralop:FNO+period": Arm("neuralop:FNO", peer, same_period=True, zero_wall=True),
+    }
+
 
 ARMS: dict[str, dict[str, Arm]] = {
     # Self-generated fields on node grids that reach their walls.
@@ -96,18 +110,10 @@ ARMS: dict[str, dict[str, Arm]] = {
         "mano": Arm("mano", _SMALL | _ATTENTION | _BLOCK),
         "neuralop:FNO": Arm("neuralop:FNO", {"width": 16, "depth": 4, "modes": 8}, learning_rate=5e-3),
     },
-    # Truncated as Li et al.'s models are, which keep 12 of the 42 modes of 85 nodes: 6 of the 21 of 43 nodes, or of the
-    # 11 of 22 nodes. "all modes" is the same network without that truncation.
-    "truncated": {
-        "fno": Arm("fno", _TRUNCATED),
-        "fno+period": Arm("fno", _TRUNCATED, same_period=True),
-        "fno+dealiased": Arm("fno", _TRUNCATED, dealiased=2),
-        "fno+latent": Arm("fno", _TRUNCATED, latent=True),
-        "fno+all modes": Arm("fno", _TRUNCATED | {"modes": 64}),
-        "sine-cosine": Arm("fno", _TRUNCATED | {"modes": 12, "basis": "sine-cosine"}),
-        "neuralop:FNO": Arm("neuralop:FNO", _PEER, zero_wall=True),
-        "neuralop:FNO+period": Arm("neuralop:FNO", _PEER, same_period=True, zero_wall=True),
-    },
+    # 6 of the 11 modes of 22 nodes, or of the 21 of 43.
+    "truncated": _truncated(width=24, modes=6),
+    # As in Li et al.'s models: 12 of the 21 modes of 43 nodes, or of the 42 of 85.
+    "truncated-12": _truncated(width=32, modes=12),
     # neuraloperator's 16-grid files: few points, so few spectral weights and a local 3×3 path pay.
     "real16": {
         "fno": Arm("fno", _FOURIER, learning_rate=7e-3, weight_decay=0.1),

@@ -98,10 +98,18 @@ def test_shares_and_losses_of_waves_that_are_known():
     assert made["lift"][0] < 1e-20 and made["block 1"][0] < 1e-20
 
 
-def test_stages_of_neuraloperators_model():
+def test_neuraloperators_model_has_stages_and_its_layers_keep_their_period():
     pytest.importorskip("neuralop")
     model = build_model("neuralop:FNO", in_channels=1, out_channels=1, width=4, depth=2, modes=(3, 3))
     a = torch.randn(2, 1, 12, 12)
+    kept = SamePeriod(model, COARSE)
+    assert torch.equal(kept(a, COARSE), model(a))
+    parts = model.model.positional_embedding, model.model.fno_blocks.convs[0]
+    coarse, fine = (_periodic(grid).float() for grid in (COARSE, FINE))
+    for part, channels in zip(parts, (1, 4)):
+        alone = SamePeriod(nn.Sequential(part), COARSE)
+        shared = alone(fine.expand(-1, channels, -1, -1), FINE)[..., ::2, ::2]
+        torch.testing.assert_close(shared, part(coarse.expand(-1, channels, -1, -1)), rtol=0, atol=1e-5)
     assert list(layers.shares(model, a, COARSE, 3)) == ["lift", "block 1", "block 2", "output"]
     lost = layers.made_later(model, a, COARSE, 3)
     assert list(lost) == ["lift", "block 1", "block 2"] and all((v > 0.1).all() for v in lost.values())
