@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -52,7 +52,8 @@ def stages_of(model: nn.Module) -> dict[str, str]:
 def shares(model: nn.Module, a: Tensor, grid: Grid, band: int) -> dict[str, np.ndarray]:
     """Stage → (samples,): share of the energy about the mean with |k|∞ ≥ band waves per extent, over all channels.
 
-    Modes are cosines of the even extension: hidden channels neither vanish at the walls nor are periodic.
+    Modes are cosines of the even extension: hidden channels neither vanish at the walls nor are periodic. Those of the
+    output are sines, since u = 0 on the walls, where cosines see a kink.
     """
     stages = stages_of(model)
 
@@ -62,49 +63,66 @@ def shares(model: nn.Module, a: Tensor, grid: Grid, band: int) -> dict[str, np.n
         weight = (about.square() * _weights(grid, field)).flatten(2).sum(-1)
         return ((above * weight).sum(1) / weight.sum(1).clamp_min(1e-300)).cpu().numpy()
 
-    records = watch(model, a, grid, on_output=share, layers=list(stages))
-    return {stages[label]: value for label, value in zip(records.labels, records.values)}
+    hidden = [label for label, stage in stages.items() if stage != "output"]
+    records = watch(model, a, grid, on_output=share, layers=hidden)
+    found = {stages[label]: value for label, value in zip(records.labels, records.values)}
+    return found | {"output": _share_of_sines(_output(model, a, grid), grid, band)}
+
+
+def _share_of_sines(y: Tensor, grid: Grid, band: int) -> np.ndarray:
+    inside = low_passed(y, grid, max(grid.shape), kind="sine")  # without wall values, which sines do not hold
+    high = inside - low_passed(y, grid, band, kind="sine")
+    return (_energy(high, grid) / _energy(inside, grid).clamp_min(1e-300)).cpu().numpy()
+
+
+def _output(model: nn.Module, a: Tensor, grid: Grid) -> Tensor:
+    with torch.no_grad():
+        return apply_model(model, placed_for(model, a), grid).double()
 
 
 def made_later(model: nn.Module, a: Tensor, grid: Grid, band: int) -> dict[str, np.ndarray]:
     """Stage → (samples,): the part of the output's high band that is lost when the stage passes on its low band alone.
 
-        lost = ‖Π (y' − y)‖² / ‖Π y‖²,     Π the modes |k|∞ ≥ band, y' the output with the stage's output low-passed
+        lost = ‖Π (y' − y)‖² / ‖Π y‖²,     Π the sines |k|∞ ≥ band, y' the output with the stage's output low-passed
 
     Near 0, later stages make the high band from the low one; near 1, they only hand on what the stage gave them. It may
     exceed 1: the network was not trained with a low-passed stage.
     """
 
-    def output() -> Tensor:
-        with torch.no_grad():
-            return apply_model(model, placed_for(model, a), grid).double()
+    def high(u: Tensor) -> Tensor:
+        return _energy(low_passed(u, grid, max(grid.shape), kind="sine") - low_passed(u, grid, band, kind="sine"), grid)
 
-    y, found = output(), {}
-    high = _energy(y - low_passed(y, grid, band), grid)
+    y, found = _output(model, a, grid), {}
+    whole = high(y)
     for label, stage in stages_of(model).items():
         if stage == "output":
             continue
         with _low_passing(model, label, grid, band):
-            changed = output() - y
-        found[stage] = (_energy(changed - low_passed(changed, grid, band), grid) / high).cpu().numpy()
+            found[stage] = (high(_output(model, a, grid) - y) / whole).cpu().numpy()
     return found
 
 
-def low_passed(u: Tensor, grid: Grid, band: int, *, first_axis: int = 2) -> Tensor:
-    """u with the cosine modes |k|∞ < band alone, k in waves per extent (multiples of ½)."""
+def low_passed(
+    u: Tensor, grid: Grid, band: int, *, kind: Literal["cosine", "sine"] = "cosine", first_axis: int = 2
+) -> Tensor:
+    """u with the cosine or sine modes |k|∞ < band alone, k in waves per extent (multiples of ½)."""
     for axis, one in enumerate(grid.axes, start=first_axis):
-        matrix = torch.from_numpy(_filter(one.shape[0], band)).to(u)
+        matrix = torch.from_numpy(_filter(one.shape[0], band, kind)).to(u)
         u = torch.movedim(torch.movedim(u, axis, -1) @ matrix.T, -1, axis)
     return u
 
 
 @lru_cache(32)
-def _filter(n: int, band: int) -> np.ndarray:
-    from scipy.fft import dct, idct
+def _filter(n: int, band: int, kind: str) -> np.ndarray:
+    from scipy.fft import dct, dst, idct, idst
 
-    modes = dct(np.eye(n), type=1, axis=0)
-    modes[2 * band :] = 0.0
-    return idct(modes, type=1, axis=0)
+    if kind == "cosine":
+        modes = dct(np.eye(n), type=1, axis=0)
+        modes[2 * band :] = 0.0
+        return idct(modes, type=1, axis=0)
+    modes = dst(np.eye(n - 2), type=1, axis=0)  # half-waves 1, 2, …
+    modes[2 * band - 1 :] = 0.0
+    return np.pad(idst(modes, type=1, axis=0), 1)
 
 
 @contextmanager
@@ -154,7 +172,7 @@ def measure(config: ResolutionShiftConfig, case: Case, jobs: list[Any]) -> dict[
     from tqdm.auto import tqdm
 
     from studies.kit.cells import write_arrays
-    from studies.resolution_shift.arms import weights_of
+    from studies.resolution_shift.arms import ARMS, weights_of
     from studies.resolution_shift.evaluation import load_trained, predict
 
     train, test, band = config.train_grids[0], config.test_grids[1], config.band
@@ -163,7 +181,9 @@ def measure(config: ResolutionShiftConfig, case: Case, jobs: list[Any]) -> dict[
     lost: dict[tuple[str, str, int], list[np.ndarray]] = defaultdict(list)
     errors: dict[tuple[str, str, int], list[np.ndarray]] = defaultdict(list)
     edges = (float(band), (train - 1) / 2)
-    used = [job for job in jobs if job.points == train]
+    arms = ARMS[config.recipe]
+    # a dealiased or latent arm has no layers of its own, and costs much or says nothing new
+    used = [job for job in jobs if job.points == train and arms[job.arm].dealiased == 1 and not arms[job.arm].latent]
     for job in tqdm(used, desc="layers", unit="model", disable=None):
         model, _ = load_trained(config, case, job)
         coarse = predict(model, case, train)
@@ -212,7 +232,6 @@ def _rows(found: dict[tuple[str, str, int], list[np.ndarray]]) -> list[dict[str,
 STATEMENTS = {
     "concentrates": "the share of high wavenumbers falls from the first to the last block",
     "falls everywhere": "it falls in every block",
-    "decoder adds": "the output has a larger share than the last block",
     "decoder makes": "more than half of the output's high band is left when the decoder sees the low band alone",
     "late stages make": "more than half is left when the last block and the decoder see the low band alone",
     "fine grid adds": "the last block has a larger share on the fine grid than on the training grid",
@@ -232,7 +251,6 @@ def _claims(share: dict, lost: dict, train: int, test: int) -> list[dict[str, An
         half = np.full_like(of(lost, blocks[-1], train), 0.5)
         pairs = {
             "concentrates": (of(share, blocks[-1], train), of(share, blocks[0], train)),
-            "decoder adds": (of(share, blocks[-1], train), of(share, "output", train)),
             "decoder makes": (of(lost, blocks[-1], train), half),
             "late stages make": (of(lost, blocks[-2], train), half) if len(blocks) > 1 else None,
             "fine grid adds": (of(share, blocks[-1], train), of(share, blocks[-1], test)),

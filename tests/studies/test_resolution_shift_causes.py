@@ -84,16 +84,24 @@ class Staged(nn.Module):
 
 
 def test_shares_and_losses_of_waves_that_are_known():
-    """cos 4 + a·cos 6 with band 6: the share is a²/(1 + a²); cos² 4 makes cos 8 of what is low."""
+    """Waves 4 and a times 6 with band 6: the share is a²/(1 + a²); the square of sine 4 makes what is high of low."""
     grid = Grid((41, 41))
     x = torch.from_numpy(grid.coordinates()[0])
+    across = torch.sin(np.pi * x)
+    for wave, other, kind in ((torch.cos, torch.ones_like(x), "cosine"), (torch.sin, across, "sine")):
+        low, high = (wave(2 * np.pi * k * x)[:, None].mul(other)[None, None] for k in (4, 6))
+        torch.testing.assert_close(layers.low_passed(low + high, grid, 6, kind=kind), low, rtol=0, atol=1e-12)
+        found = layers.shares(Staged(0.0), low + 0.5 * high, grid, 6)
+        assert list(found) == ["lift", "block 1", "output"]
+        stages = ("lift", "block 1") if kind == "cosine" else ("output",)
+        assert all(found[stage] == pytest.approx([0.2]) for stage in stages)
     low, high = (torch.cos(2 * np.pi * k * x)[:, None].expand(41, 41)[None, None] for k in (4, 6))
-    torch.testing.assert_close(layers.low_passed(2 + low + high, grid, 6), 2 + low, rtol=0, atol=1e-12)
-    found = layers.shares(Staged(0.0), low + 0.5 * high, grid, 6)
-    assert list(found) == ["lift", "block 1", "output"]
-    assert all(value == pytest.approx([0.2]) for value in found.values())
-    handed_on = layers.made_later(Staged(0.0), low + 0.5 * high, grid, 6)
-    assert list(handed_on) == ["lift", "block 1"] and all(v == pytest.approx([1.0]) for v in handed_on.values())
+    whole, part = (
+        ((layers.low_passed(u, grid, 41, kind="sine") - layers.low_passed(u, grid, 6, kind="sine")) ** 2).sum()
+        for u in (low + high, high)
+    )
+    handed_on = layers.made_later(Staged(0.0), low + high, grid, 6)
+    assert handed_on == {stage: pytest.approx([part / whole]) for stage in ("lift", "block 1")}
     made = layers.made_later(Staged(1.0), low, grid, 6)
     assert made["lift"][0] < 1e-20 and made["block 1"][0] < 1e-20
 
