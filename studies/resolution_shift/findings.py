@@ -115,8 +115,8 @@ def _layers(config: ResolutionShiftConfig, results: dict[str, Any]) -> Section:
         for row in layers["claims"]
     ]
     text = (
-        f"Share: energy about the mean in {MODES_TEXT.format(band=layers['band'])}, of all channels after a stage; of the "
-        "output in sines. Lost: the part of the output's energy in these modes that changes when the stage passes on "
+        f"Share: energy about the mean in {MODES_TEXT.format(band=layers['band'])}, of all channels after a stage; of "
+        "the output in sines. Lost: the part of the output's energy in these modes that changes when the stage passes on "
         "the others alone. "
         f"Percent; geometric means over {layers['samples']} test fields and the seeds."
     )
