@@ -116,8 +116,8 @@ def _layers(config: ResolutionShiftConfig, results: dict[str, Any]) -> Section:
     ]
     text = (
         f"Share: energy about the mean in {MODES_TEXT.format(band=layers['band'])}, of all channels after a stage; of "
-        "the output in sines. Lost: the part of the output's energy in these modes that changes when the stage passes on "
-        "the others alone. "
+        "the output in sines. Lost: the part of the output's energy in these modes that changes when the stage passes "
+        "on the others alone. "
         f"Percent; geometric means over {layers['samples']} test fields and the seeds."
     )
     said = "Ratios below 1 speak for a statement. " + " ".join(

@@ -234,6 +234,8 @@ STATEMENTS = {
     "falls everywhere": "it falls in every block",
     "decoder makes": "more than half of the output's high band is left when the decoder sees the low band alone",
     "late stages make": "more than half is left when the last block and the decoder see the low band alone",
+    "decoder makes, fine": "the same on the fine grid",
+    "late stages make, fine": "the same on the fine grid",
     "fine grid adds": "the last block has a larger share on the fine grid than on the training grid",
 }
 
@@ -253,6 +255,8 @@ def _claims(share: dict, lost: dict, train: int, test: int) -> list[dict[str, An
             "concentrates": (of(share, blocks[-1], train), of(share, blocks[0], train)),
             "decoder makes": (of(lost, blocks[-1], train), half),
             "late stages make": (of(lost, blocks[-2], train), half) if len(blocks) > 1 else None,
+            "decoder makes, fine": (of(lost, blocks[-1], test), half),
+            "late stages make, fine": (of(lost, blocks[-2], test), half) if len(blocks) > 1 else None,
             "fine grid adds": (of(share, blocks[-1], train), of(share, blocks[-1], test)),
         }
         steps = [
