@@ -101,7 +101,7 @@ def test_shares_and_losses_of_waves_that_are_known():
         for u in (low + high, high)
     )
     handed_on = layers.made_later(Staged(0.0), low + high, grid, 6)
-    assert handed_on == {stage: pytest.approx([part / whole]) for stage in ("lift", "block 1")}
+    assert handed_on == {stage: pytest.approx([float(part / whole)]) for stage in ("lift", "block 1")}
     made = layers.made_later(Staged(1.0), low, grid, 6)
     assert made["lift"][0] < 1e-20 and made["block 1"][0] < 1e-20
 
