@@ -21,6 +21,9 @@ class Arm:
     second_grid : also train, in a tenth of the batches, on the next finer or the finest of the test grids; an epoch
         then has twice as many steps
     latent : apply the trained model on its training grid whatever the grid of the input (CROP, ICLR 2025)
+    dealiased : apply it with nonlinearities evaluated on so many times the points, on every grid (`Dealiased`)
+    same_period : apply it with Fourier modes of the period of its training grid (`SamePeriod`)
+    zero_wall : set its output to 0 on the walls, for models that have no such option (`ZeroWall`)
     """
 
     model: str
@@ -30,11 +33,19 @@ class Arm:
     epochs: int | None = None
     second_grid: Literal["next", "finest"] | None = None
     latent: bool = False
+    dealiased: int = 1
+    same_period: bool = False
+    zero_wall: bool = False
 
     @property
     def trained(self) -> Arm:
         """The arm without what is done after the training: arms in which it is the same share their weights."""
-        return replace(self, latent=False)
+        return replace(self, latent=False, dealiased=1, same_period=False, zero_wall=False)
+
+    @property
+    def trained_as_is(self) -> bool:
+        """Whether it is evaluated as it was trained, but for known wall values."""
+        return replace(self, zero_wall=False) == self.trained
 
     def resolved(self, grid: Grid) -> dict[str, Any]:
         """The options with `modes` lowered to what `grid` holds: 2k rows and k columns of its half spectrum."""
@@ -61,11 +72,32 @@ _DARCY = {
     "fno+dealias": Arm("fno", _SPINE | {"modes": 12, "dealias": 2}),
     "fno+multi": Arm("fno", _SPINE | {"modes": 12}, second_grid="finest"),
     "fno+latent": Arm("fno", _SPINE | {"modes": 12}, latent=True),
+    "fno+period": Arm("fno", _SPINE | {"modes": 12}, same_period=True),
 }
 
 # Small models, in which five seeds of every arm are a matter of minutes.
 _SMALL = _SPINE | {"width": 16}
 _SMALL_SINE = _SMALL | {"modes": 8, "basis": "sine", "coordinates": "none", "wall": "zero"}
+
+
+def _truncated(width: int, modes: int) -> dict[str, Arm]:
+    """Models that keep fewer modes than the training grid holds; all are told that u = 0 on the walls.
+
+    "+all modes" is the same network without the truncation; the others with a "+" have the weights of a model without.
+    """
+    spine = _SPINE | {"width": width, "modes": modes, "wall": "zero"}
+    peer = {"width": width, "depth": 4, "modes": modes}
+    return {
+        "fno": Arm("fno", spine),
+        "fno+period": Arm("fno", spine, same_period=True),
+        "fno+dealiased": Arm("fno", spine, dealiased=2),
+        "fno+latent": Arm("fno", spine, latent=True),
+        "fno+all modes": Arm("fno", spine | {"modes": 64}),
+        "sine-cosine": Arm("fno", spine | {"modes": 2 * modes, "basis": "sine-cosine"}),
+        "neuralop:FNO": Arm("neuralop:FNO", peer, zero_wall=True),
+        "neuralop:FNO+period": Arm("neuralop:FNO", peer, same_period=True, zero_wall=True),
+    }
+
 
 ARMS: dict[str, dict[str, Arm]] = {
     # Self-generated fields on node grids that reach their walls.
@@ -78,6 +110,10 @@ ARMS: dict[str, dict[str, Arm]] = {
         "mano": Arm("mano", _SMALL | _ATTENTION | _BLOCK),
         "neuralop:FNO": Arm("neuralop:FNO", {"width": 16, "depth": 4, "modes": 8}, learning_rate=5e-3),
     },
+    # 6 of the 11 modes of 22 nodes, or of the 21 of 43.
+    "truncated": _truncated(width=24, modes=6),
+    # As in Li et al.'s models: 12 of the 21 modes of 43 nodes, or of the 42 of 85.
+    "truncated-12": _truncated(width=32, modes=12),
     # neuraloperator's 16-grid files: few points, so few spectral weights and a local 3×3 path pay.
     "real16": {
         "fno": Arm("fno", _FOURIER, learning_rate=7e-3, weight_decay=0.1),

@@ -95,6 +95,8 @@ def _native_solutions(splits: dict[int, Splits], points: int) -> tuple[dict[int,
     from sciops.pde import darcy
 
     tests = {n: s.test for n, s in splits.items()}
+    if str(tests[points].attrs.get("equation", "darcy")) not in ("darcy", "unknown"):
+        return {}, "none"
     if tests[points].attrs.get("coefficient") == "indicator":
         fit = fit_two_phase(splits[points].train)
         text = f"two unknown values; contrast {fit.contrast:.3g} and one scale fitted on the training fields"

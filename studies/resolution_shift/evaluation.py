@@ -14,7 +14,9 @@ from sciops.evaluation import paired_verdict, spread
 from sciops.files.digest import read_sealed
 from sciops.grids import restrict
 from sciops.metrics import relative_l2, relative_mse
-from studies.resolution_shift.arms import ARMS
+from studies.kit.cells import write_arrays
+from studies.resolution_shift.applied import Dealiased, SamePeriod, ZeroWall
+from studies.resolution_shift.arms import ARMS, weights_of
 from studies.resolution_shift.case import Case
 
 if TYPE_CHECKING:
@@ -52,6 +54,8 @@ def evaluate(config: ResolutionShiftConfig, case: Case, jobs: list[Any]) -> dict
             for test in config.test_grids:
                 if test < job.points:
                     continue
+                if _left_out(config, case, job, test):
+                    continue
                 for way in case.upsamplings(job.points):
                     record(name, job.points, test, f"low + {way}", case.upsample(coarse, job.points, test, way))
                 fine = predict(variant, case, test) if test != job.points else coarse
@@ -68,6 +72,7 @@ def evaluate(config: ResolutionShiftConfig, case: Case, jobs: list[Any]) -> dict
                     if error is not None:
                         equivariance[f"{name}|{job.points}|{test}|{kind}"].append(error)
     arrays = {key: np.stack(rows) for key, rows in samples.items()}
+    write_arrays(config.output / "errors.npz", arrays)  # (seeds, test fields) under "arm|train|test|way"
     return {
         "grids": {str(n): case.grid(n).to_dict() for n in case.splits},
         "coefficient": case.coefficient,
@@ -75,6 +80,7 @@ def evaluate(config: ResolutionShiftConfig, case: Case, jobs: list[Any]) -> dict
         "training": training,
         "errors": [_row(key, errors, np.stack(squared[key])) for key, errors in arrays.items()],
         "verdicts": _verdicts(arrays),
+        "causes": _causes(config, arrays),
         "equivariance": [
             dict(zip(("arm", "train", "test", "input"), _split(key))) | _spread(np.stack(rows))
             for key, rows in equivariance.items()
@@ -118,11 +124,17 @@ def load_trained(config: ResolutionShiftConfig, case: Case, job: Any) -> tuple[A
     """(the trained model in evaluation mode, applied as its arm says; what its training reported)."""
     from sciops.models import Latent, load_model
 
-    folder = config.output / job.folder
-    model = load_model(folder / "model").eval()
-    if ARMS[config.recipe][job.arm].latent:
-        model = Latent(model, case.grid(job.points)).eval()
-    return model, read_sealed(folder / "results.json")
+    folder, arm = config.output / job.folder, ARMS[config.recipe][job.arm]
+    model: Any = load_model(folder / "model").eval()
+    if arm.latent:
+        model = Latent(model, case.grid(job.points))
+    if arm.dealiased > 1:
+        model = Dealiased(model, arm.dealiased)
+    if arm.same_period:
+        model = SamePeriod(model, case.grid(job.points))
+    if arm.zero_wall:
+        model = ZeroWall(model)
+    return model.eval(), read_sealed(folder / "results.json")
 
 
 def has_local_kernels(model: Any) -> bool:
@@ -166,9 +178,21 @@ def _tensor(u: np.ndarray) -> Any:
 
 def _mismatch(case: Case, fine: Any, coarse: Any, test: int, train: int) -> np.ndarray | None:
     """‖R F(a_S) − F(a_s)‖ / ‖F(a_s)‖ per sample, R the nodal restriction; None where the grids are not nested."""
-    if case.grid(train).strides_in(case.grid(test)) is None:
+    if not nested(case, train, test):
         return None
     return relative_l2(restrict(fine, case.grid(test), case.grid(train)), coarse).numpy()
+
+
+def _left_out(config: ResolutionShiftConfig, case: Case, job: Any, test: int) -> bool:
+    """No whole number of points may end the period; dealiasing costs so much that it is for the next grid alone."""
+    arm = ARMS[config.recipe][job.arm]
+    next_finer = min((n for n in config.test_grids if n > job.points), default=job.points)
+    return (arm.same_period and not nested(case, job.points, test)) or (arm.dealiased > 1 and test > next_finer)
+
+
+def nested(case: Case, coarse: int, fine: int) -> bool:
+    """Whether the points of one grid of the dataset are among those of another."""
+    return case.grid(coarse).strides_in(case.grid(fine)) is not None
 
 
 def _split(key: str) -> tuple[str, int, int, str]:
@@ -184,6 +208,29 @@ def _spread(errors: np.ndarray) -> dict[str, Any]:
 def _row(key: str, errors: np.ndarray, squared: np.ndarray) -> dict[str, Any]:
     named = dict(zip(("arm", "train", "test", "way"), _split(key)))
     return named | {"relative_l2": _spread(errors), "relative_mse": _spread(squared)}
+
+
+def _causes(config: ResolutionShiftConfig, arrays: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+    """The loss of direct inference, its error minus that of low + sine, of every arm against that of its base.
+
+    The base of an arm that shares weights is the arm they were trained for, that of another arm the first one; negative
+    where the arm loses less.
+    """
+    rows = []
+    for train in config.train_grids:
+        for test in config.test_grids:
+            for arm in config.arms:
+                owner = weights_of(config.recipe, arm)
+                base = owner if owner != arm and owner in config.arms else config.arms[0]
+                keys = [f"{one}|{train}|{test}|{way}" for one in (arm, base) for way in ("direct", "low + sine")]
+                if test <= train or arm == base or not all(key in arrays for key in keys):
+                    continue
+                direct, low, base_direct, base_low = (arrays[key] for key in keys)
+                verdict = paired_verdict(direct - low, base_direct - base_low)
+                about = {"arm": arm, "base": base, "train": train, "test": test}
+                losses = {"loss": float((direct - low).mean()), "base_loss": float((base_direct - base_low).mean())}
+                rows.append(about | losses | asdict(verdict))
+    return rows
 
 
 def _verdicts(arrays: dict[str, np.ndarray]) -> list[dict[str, Any]]:

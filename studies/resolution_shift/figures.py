@@ -36,12 +36,17 @@ def draw(config: ResolutionShiftConfig, case: Case, jobs: list[Any], results: di
 
     _draw_errors(config, results, folder / "errors.png")
     _draw_verdicts(results, folder / "verdicts.png")
+    if results.get("predictions"):
+        draw_predictions(results["predictions"], folder / "predictions.png")
+    if results.get("layers"):
+        draw_layers(results["layers"], folder / "layers.png")
     train, test = config.train_grids[0], max(config.test_grids)
     if test <= train:
         return
     models: dict[str, Shown] = {}
+    arms = ARMS[config.recipe]
     for job in jobs:
-        if job.points == train and job.seed == 0:
+        if job.points == train and job.seed == 0 and (arms[job.arm].latent or arms[job.arm].trained_as_is):
             model, _ = load_trained(config, case, job)
             low = case.upsample(predict(model, case, train, samples=SHOWN), train, test, "sine")
             models[job.arm] = Shown(model, predict(model, case, test, samples=SHOWN), low)
@@ -113,8 +118,10 @@ def _draw_errors(config: ResolutionShiftConfig, results: dict, path: Path) -> No
 
 def _draw_verdicts(results: dict, path: Path) -> None:
     rows_of: dict[tuple[int, int], list[Any]] = defaultdict(list)
+    arms = {v["arm"] for v in results["verdicts"]}
+    shown = AGAINST if len(arms) < 6 else ("low + sine", "low + fourier naive")
     for v in results["verdicts"]:
-        if v["against"] in AGAINST and not v["arm"].endswith(" (sym)"):
+        if v["against"] in shown and not v["arm"].endswith(" (sym)"):
             label = f"{v['arm']} vs {v['against']}"
             row = (label, *(100 * v[k] for k in ("difference", "low", "high")))
             rows_of[v["train"], v["test"]].append((row, v["winner"] in ("first", "second")))
@@ -132,6 +139,51 @@ def _draw_verdicts(results: dict, path: Path) -> None:
             "left of 0 direct is better, right of 0 upsampling; grey: no verdict",
             fontsize=9,
         )
+
+
+def draw_predictions(rows: list[dict[str, Any]], path: Path) -> None:
+    """One interval per task and arm, direct less low + sine; the label says what was expected."""
+    shown = [
+        (
+            f"{row['task']}, {row['arm']} ({row['expected']})",
+            *(100 * row["verdict"][key] for key in ("difference", "low", "high")),
+        )
+        for row in rows
+    ]
+    with figure(path, width=7.0, height=1.1 + 0.28 * len(rows)) as (fig, axes):
+        draw_intervals(axes[0][0], shown, decided=[row["held"] is not None for row in rows])
+        fig.supxlabel(
+            "error direct − error low + sine on 43 points, percentage points\n"
+            "left of 0 direct is better, right of 0 upsampling; grey: no verdict",
+            fontsize=9,
+        )
+
+
+def draw_layers(layers: dict[str, Any], path: Path) -> None:
+    """Shares of high wavenumbers by stage on both grids, and what a low-passed stage costs of the output's."""
+    train, test = layers["grids"]
+    stages = list(dict.fromkeys(row["stage"] for row in layers["shares"]))
+    with figure(path, 1, 2, width=4.3, height=3.6) as (fig, axes):
+        for axis, kind in zip(axes[0], ("shares", "lost")):
+            for arm, style in zip(dict.fromkeys(row["arm"] for row in layers[kind]), series()):
+                for grid, line in ((train, "-"), (test, ":")):
+                    rows = {r["stage"]: r for r in layers[kind] if (r["arm"], r["grid"]) == (arm, grid)}
+                    x = [i for i, stage in enumerate(stages) if stage in rows]
+                    seeds = 100 * np.array([rows[stages[i]]["seeds"] for i in x])
+                    means = [100 * rows[stages[i]]["mean"] for i in x]
+                    label = arm if grid == train else None
+                    axis.plot(x, means, label=label, **(style | {"linestyle": line}))
+                    if grid == train:
+                        axis.fill_between(x, seeds.min(1), seeds.max(1), color=style["color"], alpha=0.15, linewidth=0)
+            axis.set_yscale("log")
+            axis.set_xticks(range(len(stages)), [s.replace("block ", "") for s in stages], fontsize=8)
+            axis.set_xlabel("stage: lift, blocks, output")
+        axes[0][0].set_ylabel(f"energy with |k|∞ ≥ {layers['band']} (% of that about the mean)")
+        axes[0][1].set_ylabel(f"output's energy with |k|∞ ≥ {layers['band']} lost (%)")
+        axes[0][1].axhline(50, color="0.4", linewidth=0.9, linestyle="--")
+        handles, labels = axes[0][0].get_legend_handles_labels()
+        ways = [axes[0][0].plot([], [], color="0.3", linestyle=line)[0] for line in ("-", ":")]
+        fig.legend([*handles, *ways], [*labels, f"on {train} points", f"on {test} points"], loc="outside right center")
 
 
 def _draw_spectra(case: Case, models: dict[str, Shown], train: int, test: int, path: Path) -> None:

@@ -10,9 +10,10 @@ import numpy as np
 from sciops.evaluation import Spread
 from sciops.reports import Figure, Section, Table
 from studies.kit.answers import listed
-from studies.resolution_shift.arms import ARMS, weights_of
+from studies.resolution_shift.arms import ARMS, Arm, weights_of
 from studies.resolution_shift.case import UPSAMPLINGS
 from studies.resolution_shift.figures import AGAINST, plain_arms
+from studies.resolution_shift.findings import answer_of, found
 
 if TYPE_CHECKING:
     from studies.resolution_shift import ResolutionShiftConfig
@@ -24,16 +25,19 @@ def contents(config: ResolutionShiftConfig, results: dict[str, Any], figures: Pa
     """(title, answer, sections) of the report; of the figures those that are in the folder `figures`."""
     lookup = {(r["arm"], r["train"], r["test"], r["way"]): r for r in results["errors"]}
     title, answer = _answer(config, results, lookup)
+    answer += answer_of(results)
     sections = [Section("How it was measured", _method(config, results))]
     for train in config.train_grids:
         sections.append(_same_grid(results, lookup, train))
         for test in config.test_grids:
             if test > train:
                 sections.append(_shift(results, lookup, train, test))
+    sections += found(config, results)
     sections.append(Section("Training", [_training_table(config, results)]))
     shown = {name: Figure(figures / name, caption) for name, caption in _captions(config).items()}
     shown = {name: figure for name, figure in shown.items() if figure.source.exists()}
-    first = [figure for name, figure in shown.items() if name in ("errors.png", "verdicts.png")]
+    leading = ("errors.png", "verdicts.png", "predictions.png", "layers.png")
+    first = [figure for name, figure in shown.items() if name in leading]
     last = [figure for figure in shown.values() if figure not in first]
     around = [Section("Errors and verdicts", first), *sections, Section("Where the errors are", last)]
     return title, answer, [section for section in around if section.parts]
@@ -80,6 +84,7 @@ def _answer(config: ResolutionShiftConfig, results: dict, lookup: dict) -> tuple
 def _method(config: ResolutionShiftConfig, results: dict) -> list[str]:
     seeds = f"{config.seeds} seed{'s' * (config.seeds != 1)}"
     size = f"{results['test_samples']} test fields, {seeds}, {_budget(config)} of training a model"
+    arms = ARMS[config.recipe]
     shared = {a: weights_of(config.recipe, a) for a in config.arms if weights_of(config.recipe, a) != a}
     two = [arm for arm in config.arms if ARMS[config.recipe][arm].second_grid]
     small = "The models are small and trained briefly: the errors are not what the methods can reach. "
@@ -91,9 +96,18 @@ def _method(config: ResolutionShiftConfig, results: dict) -> list[str]:
         "*low + X*: run on the training grid, carried up by X. *low-passed input*: run on the test grid with the "
         "coarse coefficient, so that only the network's grid changes. *floor*: the true solution on the training grid, "
         "carried up. *native*: the equation solved on the coefficient of that grid, no network.",
-        *(f"{arm} has the weights of {other}, applied on its training grid." for arm, other in shared.items()),
+        *(f"{arm} has the weights of {other}, {_how(arms[arm])}." for arm, other in shared.items()),
         *(f"{arm} also trains on a finer grid and takes twice as many steps as the others." for arm in two),
     ]
+
+
+def _how(arm: Arm) -> str:
+    """What is done with weights that another arm shares."""
+    if arm.latent:
+        return "applied on its training grid"
+    if arm.dealiased > 1:
+        return f"applied with nonlinearities on {arm.dealiased} times the points"
+    return "applied with Fourier modes of the period of its training grid" if arm.same_period else "applied as they are"
 
 
 def _captions(config: ResolutionShiftConfig) -> dict[str, str]:
@@ -103,6 +117,12 @@ def _captions(config: ResolutionShiftConfig) -> dict[str, str]:
         "the test grid. Dotted: evaluated on the training grid and upsampled by sines.",
         "verdicts.png": "Difference of the paired errors with its 95 % interval over seeds and test fields. Coloured: "
         "a verdict; grey: none. An arrow marks a row beyond the axis, with its mean.",
+        "predictions.png": "Tasks whose outcome was named before running: error of direct inference less that of low + "
+        "sine, with its 95 % interval over seeds and test fields. In brackets: what was expected.",
+        "layers.png": f"Left: share of the energy in modes of at least {config.band} waves per extent after every "
+        "stage, on the training grid (solid) and the next finer one (dotted). Right: the part of the output's energy "
+        "in these modes that is lost when a stage passes on the lower modes alone; below the line, later stages make "
+        "most of it. Geometric means over test fields; bands: least and largest seed.",
         "spectra.png": f"Mean spectra of solutions and of errors on {test} points. What lies right of the dotted line "
         f"the grid with {train} points cannot hold.",
         "layer_spectra.png": "Where the energy lies after every stage of a network, on its own grid and on the finer "
@@ -185,6 +205,8 @@ def _selection(results: dict) -> str:
 
 
 def _budget(config: ResolutionShiftConfig) -> str:
+    if config.rates or config.choices is not None:
+        return "the chosen number of epochs"
     if config.seconds is None:
         return f"{config.epochs} epochs"
     return f"{config.seconds:g} s on {config.train_grids[0]} points (in proportion to the number of points on others)"

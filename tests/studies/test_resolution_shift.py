@@ -26,7 +26,8 @@ def tiny(tmp_path_factory):
         resolution_shift.PRESETS["quick"],
         data=data,
         recipe="darcy",
-        arms=("fno", "mano", "fno+dealias", "fno+multi", "fno+latent"),
+        arms=("fno", "mano", "fno+dealias", "fno+multi", "fno+latent", "fno+period"),
+        band=2,
         train_grids=(8,),
         test_grids=(8, 15, 29),
         seeds=1,
@@ -75,14 +76,14 @@ def test_everything_that_was_promised_is_on_disk(tiny, results):
     assert json.loads((tiny.output / "results.json").read_text())["verdicts"]
     report = (tiny.output / "report.md").read_text()
     title, _, answer = report.splitlines()[:3]
-    assert (tiny.output / "report.html").read_text().count('src="data:image/') == 5
+    assert (tiny.output / "report.html").read_text().count('src="data:image/') == 6
     assert title.startswith("# Trained on 8 points, wanted on 29: no verdict for ") and answer.startswith(
         "**No verdict"
     )
     assert results["answer"] == answer.strip("*") and "too few seeds" in answer and "latent" not in answer
     assert "Trained on 8, wanted on 29" in report and "floor" in report and "native" in report
     figures = {p.name for p in (tiny.output / "figures").glob("*.png")}
-    assert figures == {"errors.png", "verdicts.png", "spectra.png", "layer_spectra.png", "fields.png"}
+    assert figures == {"errors.png", "verdicts.png", "layers.png", "spectra.png", "layer_spectra.png", "fields.png"}
     assert all(f"](figures/{name})" in report for name in figures)
     for link in re.findall(r"!\[[^\]]+\]\((.+)\)$", report, re.MULTILINE):
         assert (tiny.output / link).exists()
@@ -129,7 +130,7 @@ def test_a_stale_model_is_not_reused(tiny, results, monkeypatch):
     monkeypatch.setattr(resolution_shift, "evaluate", lambda *_: {})
     monkeypatch.setattr(resolution_shift, "contents", lambda *_: ("title", "answer", []))
     monkeypatch.setattr(resolution_shift, "draw", lambda *_: None)
-    tiny = replace(tiny, arms=("fno", "fno+multi"))
+    tiny = replace(tiny, arms=("fno", "fno+multi"), band=None)
 
     def folders(**changes):
         resolution_shift.run(replace(tiny, **changes))
@@ -149,11 +150,31 @@ def test_a_stale_model_is_not_reused(tiny, results, monkeypatch):
     assert changed["fno"] != before["fno"] and changed["fno+multi"] == before["fno+multi"]
 
 
+def test_causes_compare_losses_and_bands_add_up_to_the_error(results):
+    causes = {(r["arm"], r["test"]): r for r in results["causes"]}
+    fno = _error(results, "fno", 15, "direct") - _error(results, "fno", 15, "low + sine")
+    assert causes["fno+period", 15]["base_loss"] == pytest.approx(fno) and causes["fno+period", 15]["base"] == "fno"
+    assert {r["arm"] for r in results["layers"]["claims"]} == {"fno", "mano", "fno+dealias", "fno+multi"}
+    squared = next(r for r in results["errors"] if (r["arm"], r["test"], r["way"]) == ("fno", 15, "direct"))
+    bands = sum(r["direct_error"] for r in results["layers"]["bands"] if r["arm"] == "fno")
+    # bands take sine modes, which leave out what the network has on the walls
+    assert 0.5 * squared["relative_mse"]["mean"] < bands <= 1.01 * squared["relative_mse"]["mean"]
+
+
 def test_bad_input_is_refused_in_one_line(tiny):
     with pytest.raises(ValueError, match="fno"):
         resolution_shift.run(replace(tiny, arms=("fnu",)))
     with pytest.raises(FileNotFoundError, match="no such file"):
         resolution_shift.run(replace(tiny, data=tiny.output / "missing.h5"))
+    for wrong, said in (
+        ({"rates": (1e-3,)}, "decays"),
+        ({"predictions": ("weather",)}, "weather"),
+        ({"predictions": ("Darcy, two phases",)}, "truncated"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            resolution_shift.run(replace(tiny, **wrong))
+    with pytest.raises(FileNotFoundError, match="choices"):
+        resolution_shift.run(replace(tiny, choices=tiny.output / "missing.json"))
     with pytest.raises(ValueError, match="test grid"):
         resolution_shift.run(replace(tiny, train_grids=(29,), test_grids=(8,)))
 
