@@ -264,6 +264,9 @@ def analysis(records: Sequence[dict[str, Any]], reach: int) -> dict[str, Any]:
         them, the verdict at `LEVEL` over seeds on the mean of the lengths, and length by length
     rank : Spearman's correlation of accuracies with the paper's column: of the mean of the lengths, and by length
     links : the same of accuracies and the number of links to the answer, over lengths and mixers that have limited ones
+    guessing : percent
+    controls : {control: {length: points by which 2^k has more, with the verdict}}, empty without 2^k
+    unreached : rows {"arm", "length", "mean"} of every mixer and control whose links do not lead to the answer
     """
     depths = sorted({record["spec"]["depth"] for record in records})
     return {
@@ -290,6 +293,21 @@ def _at_depth(records: Sequence[dict[str, Any]], reach: int) -> dict[str, Any]:
         "pairs": _pairs(tables, listed, lengths),
         "rank": {"all": correlated([tables[arm].mean(1, keepdims=True) for arm in listed], column), **by_length},
         "links": correlated([tables[arm] for arm in limited], links),
+        "guessing": 100 / records[0]["spec"]["alphabet"],
+        "controls": {
+            control: {
+                str(length): verdict(tables["2^k"][:, i, None], tables[control][:, i, None])
+                for i, length in enumerate(lengths)
+            }
+            for control in CONTROLS
+            if control in arms and "2^k" in arms
+        },
+        "unreached": [
+            {"arm": arm, "length": int(length), "mean": one["mean"]}
+            for arm, row in arms.items()
+            for length, one in row["by length"].items()
+            if one["links"] == FAR
+        ],
     }
 
 

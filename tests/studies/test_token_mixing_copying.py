@@ -99,7 +99,7 @@ def test_even_links_never_hear_of_an_odd_distance():
 def record(arm, values, depth=1):
     """As `trained` gives it: values (seed, length)."""
     table = np.array(values, dtype=float).T[..., None]
-    spec = {"arm": arm, "depth": depth, "lengths": [7, 8], "rates": [0.01]}
+    spec = {"arm": arm, "depth": depth, "lengths": [7, 8], "rates": [0.01], "alphabet": 8}
     return {"spec": spec, "accuracy": table.tolist(), "late": (0 * table).tolist(), "shifted": None, "steps": 5}
 
 
