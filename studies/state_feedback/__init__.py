@@ -92,7 +92,7 @@ _TUNED = dict(
 )
 
 PRESETS = {
-    "quick": Config(),
+    "quick": Config(memory_tasks=("copy",), memory_lengths=(20,), memory_steps=(150,)),
     "memory": Config(
         memory_tasks=("copy", "adding"),
         memory_lengths=(30, 60),

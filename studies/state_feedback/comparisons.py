@@ -111,7 +111,9 @@ def verdicts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
                 parts.append(f"too few seeds for a verdict: {', '.join(few)}")
         if fed and clear_sign(here["BPTT"]["against_truncation"]) < 0:
             best = min(fed, key=lambda row: row["test"])
-            parts.append(f"the best mode, {best['arm']}, closes {best['closed']:.0%} of the gap to BPTT")
+            shares = best.get("shares")
+            within = f" [{shares['low']:.0%}, {shares['high']:.0%}]" if shares else ""
+            parts.append(f"the best mode, {best['arm']}, closes {best['closed']:.0%}{within} of the gap to BPTT")
         elif fed:
             parts.append("BPTT is not shown to be better than FT-BPTT: no gap to close")
         lines.append(f"{task}: " + "; ".join(parts))
