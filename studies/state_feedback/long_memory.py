@@ -30,7 +30,7 @@ def memory_task(name: str, *, length: int, batch: int, width: int, depth: int, c
     held_out : sequences in validation and in test
 
     Update gates of a GRU start at time constants drawn from 1 … length (Tallec & Ollivier, arXiv:1804.11188), in all
-    arms: from torch's start no gradient, not the true one either, comes back over so many steps.
+    arms, so that the true gradient does not fade over so many steps either.
     Raises ValueError for another name, and for a length that holds no delay.
     """
     if name not in MEMORY:

@@ -562,9 +562,9 @@ RESULTS = {
                 {"claim": "not run", "seen": None},
             ],
         },
-        "Copying with 2 blocks, 1 of 3 pairs of the paper's order are confirmed and 1 contradicted, rank correlation 0.90 "
-        "[0.80, 1.00]; most accurate: attention on copy (90.0 %, guessing 12.5 %); 1 of 2 claims are seen; not seen: order "
-        "wins.",
+        "Copying with 2 blocks, 1 of 3 pairs of the paper's order are confirmed and 1 contradicted, rank correlation "
+        "0.90 [0.80, 1.00]; most accurate: attention on copy (90.0 %, guessing 12.5 %); 1 of 2 claims are seen; not "
+        "seen: order wins.",
     ),
     "verdict_calibration": (
         {
