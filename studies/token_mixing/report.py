@@ -283,7 +283,7 @@ def _draw_order(order: dict[str, Any], folder: Path) -> None:
     with figure(folder / "order.png", 1, len(order), width=4.2, height=4.4, sharey=True, caption=caption) as (_, axes):
         for axis, (depth, table) in zip(axes.flat, order.items()):
             arms = sorted(table["arms"], key=lambda arm: -(table["arms"][arm]["paper"] or -1))
-            styles = list(series())
+            styles = [style for style, _ in zip(series(), table["lengths"])]
             for i, length in enumerate(table["lengths"]):
                 rows = [table["arms"][arm]["by length"][str(length)] for arm in arms]
                 at = np.arange(len(arms)) + 0.24 * (i - (len(table["lengths"]) - 1) / 2)
