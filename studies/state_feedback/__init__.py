@@ -79,7 +79,7 @@ class Config:
 
 
 _PAPER = ("BPTT", "TBPTT", "FT-BPTT", "DSF linspace", "DSF gate", "Highway k = 1")
-_TUNED = dict(
+_TUNED: dict[str, Any] = dict(
     arms=_PAPER,
     text_lengths=(),
     sensor_lengths=(),
@@ -161,7 +161,7 @@ def run(config: Config) -> dict[str, Any]:
     for name, length, steps in zip(config.memory_tasks, config.memory_lengths, config.memory_steps):
         plans.append((memory_task(name, length=length, held_out=config.held_out, **shape), steps))
     for length in config.word_lengths:
-        how = shape | {"depth": max(config.depth, 3)}
+        how: dict[str, Any] = shape | {"depth": max(config.depth, 3)}
         size = config.vocabulary
         plans.append(
             (word_task(corpus, vocabulary=size, length=length, held_out=config.held_out, **how), config.word_steps)

@@ -172,7 +172,7 @@ def _train(config: Config, folder: Path) -> list[dict[str, Any]]:
 def sides(config: Config) -> list[Side]:
     """The copying trainings whose order is decided, without rates and seeds: every mixer at every depth; then the
     controls at the last depth."""
-    base = dict(
+    base: dict[str, Any] = dict(
         lengths=config.order_lengths,
         seeds=config.order_seeds,
         rates=config.order_rates,
@@ -186,7 +186,7 @@ def sides(config: Config) -> list[Side]:
 
 def _order(config: Config, folder: Path) -> list[dict[str, Any]]:
     """Records of the test, each at the rate that was the best in trainings of another length and seed."""
-    rest = dict(workers=config.workers, threads=1, unit="mixer")
+    rest: dict[str, Any] = dict(workers=config.workers, threads=1, unit="mixer")
     test = sides(config)
     if len(config.order_rates) > 1:
         tuning = [replace(side, lengths=(config.order_tuning,), seeds=(100,), part="validation") for side in test]
