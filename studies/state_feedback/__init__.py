@@ -1,15 +1,19 @@
 """Diagonal state feedback against backpropagation through time: error, time, and how true its gradients are.
 
     python -m studies.state_feedback
+    python -m studies.state_feedback --preset memory      # copying and the adding problem, five seeds, tuned rates
+    python -m studies.state_feedback --preset words       # three layers on words of the text, likewise
     python -m studies.state_feedback --preset full --output runs/state_feedback
 
-A GRU predicts the next character of a real text, and the next readings of four sensors on the Kuramoto–Sivashinsky
-equation. It is trained by every way back through time from the same starts on the same batches: exact (BPTT), truncated
-to stretches (TBPTT) or to single steps (FT-BPTT), by state feedback in its modes, and by Highway-BP; and once more by
-BPTT with as many steps, and a schedule of its own, as fit into the time of state feedback. Held-out error, training
-time, and cosine and norm ratio of the gradient through training; then the time of one gradient by length. Where an
-effect is within the spread of the seeds, the table says so. Last, a Fourier neural operator that steps the whole field
-of the same equation is trained on rollouts, Λ the identity or diagonal in the Fourier basis.
+A GRU predicts the next character or word of a real text, and the next readings of four sensors on the
+Kuramoto–Sivashinsky equation; or it copies symbols and adds numbers that lie many steps back. It is trained by every
+way back through time from the same starts on the same batches: exact (BPTT), truncated to stretches (TBPTT) or to
+single steps (FT-BPTT), by state feedback in its modes, and by Highway-BP; and once more by BPTT with as many steps, and
+a schedule of its own, as fit into the time of state feedback. Held-out error, share of the gap from full truncation to
+BPTT that is closed, training time, and cosine and norm ratio of the gradient through training; then the time of one
+gradient by length. Where an effect is within the spread of the seeds, the table says so. Last, a Fourier neural
+operator that steps the whole field of the same equation is trained on rollouts, Λ the identity or diagonal in the
+Fourier basis.
 
 Text: `apt-get install bible-kjv` (or debian-handbook); without either, Python's own reference texts.
 """
@@ -25,9 +29,11 @@ import torch
 from tqdm.auto import tqdm
 
 from sciops.datasets.text import CORPORA, read_corpus
+from studies.kit.choices import require_known
 from studies.kit.study import finished, opened, picked
 from studies.kit.timing import interleaved, require_equal
-from studies.state_feedback.comparisons import EQUAL_TIME, summary
+from studies.state_feedback.comparisons import EQUAL_TIME, best_rate, summary
+from studies.state_feedback.long_memory import MEMORY, memory_task, word_task
 from studies.state_feedback.report import answer, draw, print_report
 from studies.state_feedback.rollout import ARMS as ROLLOUT_ARMS
 from studies.state_feedback.rollout import rollouts
@@ -47,10 +53,19 @@ class Config:
     depth: int = 1  # recurrent layers
     batch: int = 16  # sequences a step
     text_steps: int = 150  # optimiser steps on the text
+    memory_tasks: tuple[str, ...] = ()  # of "copy" and "adding"
+    memory_lengths: tuple[int, ...] = ()  # steps of a sequence, for each of them
+    memory_steps: tuple[int, ...] = ()  # optimiser steps, for each of them
+    word_lengths: tuple[int, ...] = ()  # words in a sequence
+    word_steps: int = 400  # optimiser steps on the words
+    vocabulary: int = 2000  # words that are told apart
     sensor_steps: tuple[int, ...] = (150, 60)  # optimiser steps on the sensors, for each length
     sequences: int = 192  # training sequences of readings
     held_out: int = 48  # sequences of text in validation and in test
     rates: tuple[float, ...] = (6e-3,)  # peak learning rates; every arm has the one with the least validation error
+    tuning_seeds: int = 0
+    """further seeds, from 100 on, whose validation chooses the rate; 0: all rates are trained with all seeds"""
+    equal_time: bool = True  # BPTT once more, with as many steps as fit into the time of state feedback
     seeds: int = 3  # starts and orders of batches, the same for every arm
     truncation: int = 16  # steps in a stretch of TBPTT
     looks: int = 4  # validations in a training
@@ -63,8 +78,41 @@ class Config:
     output: Path = Path("runs/state_feedback")  # folder for results.json and the figures
 
 
+_PAPER = ("BPTT", "TBPTT", "FT-BPTT", "DSF linspace", "DSF gate", "Highway k = 1")
+_TUNED: dict[str, Any] = dict(
+    arms=_PAPER,
+    text_lengths=(),
+    sensor_lengths=(),
+    sensor_steps=(),
+    seeds=5,
+    tuning_seeds=1,
+    equal_time=False,
+    rollout_steps=0,
+    timed_lengths=(),
+)
+
 PRESETS = {
-    "quick": Config(),
+    "quick": Config(memory_tasks=("copy",), memory_lengths=(20,), memory_steps=(150,)),
+    "memory": Config(
+        memory_tasks=("copy", "adding"),
+        memory_lengths=(30, 60),
+        memory_steps=(400, 300),
+        width=32,
+        batch=32,
+        held_out=500,
+        truncation=8,
+        rates=(5e-3, 1e-2, 2e-2),
+        output=Path("runs/state_feedback_memory"),
+        **_TUNED,
+    ),
+    "words": Config(
+        word_lengths=(32,),
+        depth=3,
+        held_out=200,
+        rates=(3e-3, 6e-3),
+        output=Path("runs/state_feedback_words"),
+        **_TUNED,
+    ),
     "full": Config(
         arms=tuple(ARMS),
         text_lengths=(64, 256),
@@ -74,6 +122,12 @@ PRESETS = {
         batch=32,
         text_steps=8000,
         sensor_steps=(4000, 4000, 2000),
+        memory_tasks=("copy", "adding", "copy", "adding"),
+        memory_lengths=(50, 100, 100, 200),
+        memory_steps=(4000, 4000, 8000, 4000),
+        word_lengths=(64,),
+        word_steps=8000,
+        vocabulary=4000,
         sequences=1024,
         held_out=512,
         rates=(1e-3, 3e-3, 6e-3),
@@ -104,7 +158,17 @@ def run(config: Config) -> dict[str, Any]:
     ]
     for length, steps in zip(config.sensor_lengths, config.sensor_steps):
         plans.append((sensor_task(length, sequences=config.sequences, seed=length, **shape), steps))
-    total = len(plans) * (len(config.arms) + 1) * config.seeds * len(config.rates)
+    for name, length, steps in zip(config.memory_tasks, config.memory_lengths, config.memory_steps):
+        plans.append((memory_task(name, length=length, held_out=config.held_out, **shape), steps))
+    for length in config.word_lengths:
+        how: dict[str, Any] = shape | {"depth": max(config.depth, 3)}
+        size = config.vocabulary
+        plans.append(
+            (word_task(corpus, vocabulary=size, length=length, held_out=config.held_out, **how), config.word_steps)
+        )
+    tuned = config.tuning_seeds > 0 and len(config.rates) > 1
+    each = config.tuning_seeds * len(config.rates) + config.seeds if tuned else config.seeds * len(config.rates)
+    total = len(plans) * (len(config.arms) + config.equal_time) * each
     rows: list[dict[str, Any]] = []
     with tqdm(total=total, unit="training") as bar:
 
@@ -118,10 +182,20 @@ def run(config: Config) -> dict[str, Any]:
         for task, steps in plans:
             check_arms(task, config)
             draws = [dict(seed=seed, rate=rate) for seed in range(config.seeds) for rate in config.rates]
+            chosen: dict[str, float] = {}
+            if tuned:
+                # seeds from 100 on choose the rate of every arm by their validation and are not in the results
+                trial = [dict(seed=100 + i, rate=rate) for i in range(config.tuning_seeds) for rate in config.rates]
+                chosen = {arm: best_rate([trained(task, steps, arm, **how) for how in trial]) for arm in config.arms}
+                draws = [dict(seed=seed) for seed in range(config.seeds)]
+            rated = lambda arm, how: how | ({"rate": chosen[arm]} if chosen else {})  # noqa: B023, E731
             # arms take turns, so that the load of the machine is the same for all
-            here = [trained(task, steps, arm, **how) for how in draws for arm in config.arms]
-            fewer = max(1, round(steps * _share_of_time(here)))
-            rows += here + [trained(task, fewer, "BPTT", **how) | {"arm": EQUAL_TIME, "steps": fewer} for how in draws]
+            here = [trained(task, steps, arm, **rated(arm, how)) for how in draws for arm in config.arms]
+            rows += here
+            if config.equal_time:
+                fewer = max(1, round(steps * _share_of_time(here)))
+                again = [trained(task, fewer, "BPTT", **rated("BPTT", how)) for how in draws]
+                rows += [row | {"arm": EQUAL_TIME, "steps": fewer} for row in again]
     tasks = [
         {"name": t.name, "about": t.about, "unit": t.unit, "trivial": t.trivial, "optimiser_steps": n} for t, n in plans
     ]
@@ -222,6 +296,12 @@ def _check(config: Config) -> None:
         raise ValueError(
             f"--sensor-steps {config.sensor_steps}: expected one number for each of --sensor-lengths "
             f"{config.sensor_lengths}"
+        )
+    require_known("--memory-tasks", config.memory_tasks, MEMORY)
+    if not len(config.memory_tasks) == len(config.memory_lengths) == len(config.memory_steps):
+        raise ValueError(
+            f"--memory-lengths {config.memory_lengths} and --memory-steps {config.memory_steps}: expected one number "
+            f"each for every one of --memory-tasks {config.memory_tasks}"
         )
     for name in ("seeds", "looks", "comparisons", "rounds", "truncation"):
         if getattr(config, name) < 1:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from sciops.evaluation import Verdict, spread
+from sciops.evaluation import Verdict, half_widths, spread
 from studies.kit.tables import grouped
 from studies.kit.verdicts import seed_verdict
 
 EQUAL_TIME = "BPTT, equal time"
+SHARED = (("DSF gate", "DSF linspace"), ("Highway k = 1", "DSF gate"), ("DSF gate", "TBPTT"), ("DSF linspace", "TBPTT"))
+"""Pairs of arms whose shares of the gap are compared."""
 
 
 def summary(tasks: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -20,7 +23,9 @@ def summary(tasks: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]
     test, spread : mean and standard deviation over the seeds, None with one
     closed : share of the gap between FT-BPTT and BPTT that the arm closes, of the means; nan where BPTT is not shown to
         be better
-    against_truncation, against_equal_time : `seed_verdict` of the arm (first) and FT-BPTT, or BPTT in the same time
+    shares : the same share for every seed, with its mean and interval over seeds; None where there is no gap to close
+    against_truncation, against_exact, against_equal_time : `seed_verdict` of the arm (first) and FT-BPTT, BPTT, or BPTT
+        in the same time, None where it was left out
     seconds : mean training time;  speed : BPTT's over it
     cosine, norm_ratio : means at the first, the middle and the last look
     """
@@ -31,6 +36,8 @@ def summary(tasks: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]
         exact, cut = (_mean(chosen[arm], "test") for arm in ("BPTT", "FT-BPTT"))
         gap = clear_sign(seed_verdict(_tests(chosen["BPTT"]), _tests(chosen["FT-BPTT"]))) < 0
         for arm, of_arm in chosen.items():
+            timed = seed_verdict(_tests(of_arm), _tests(chosen[EQUAL_TIME])) if EQUAL_TIME in chosen else None
+            shares = closed_shares(*(_tests(chosen[name]) for name in (arm, "BPTT", "FT-BPTT"))) if gap else None
             rows.append(
                 {
                     "task": task["name"],
@@ -42,7 +49,9 @@ def summary(tasks: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]
                     "spread": spread(r["test"] for r in of_arm).deviation,
                     "closed": (cut - _mean(of_arm, "test")) / (cut - exact) if gap else float("nan"),
                     "against_truncation": seed_verdict(_tests(of_arm), _tests(chosen["FT-BPTT"])),
-                    "against_equal_time": seed_verdict(_tests(of_arm), _tests(chosen[EQUAL_TIME])),
+                    "shares": shares,
+                    "against_exact": seed_verdict(_tests(of_arm), _tests(chosen["BPTT"])),
+                    "against_equal_time": timed,
                     "seconds": _mean(of_arm, "seconds"),
                     "speed": _mean(chosen["BPTT"], "seconds") / _mean(of_arm, "seconds"),
                     "cosine": _looks(of_arm, "cosine"),
@@ -50,6 +59,35 @@ def summary(tasks: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]
                 }
             )
     return rows
+
+
+def closed_shares(arm: Sequence[float], exact: Sequence[float], cut: Sequence[float]) -> dict[str, Any] | None:
+    """{"by seed", "mean", "low", "high"}: (cut − arm)/(cut − exact), seed by seed, and the interval of its mean.
+
+    None where a training diverged, or where full truncation is not worse than BPTT for every seed.
+    """
+    a, e, c = (np.asarray(values, dtype=float) for values in (arm, exact, cut))
+    if not np.isfinite([a, e, c]).all() or not (c > e).all():
+        return None
+    by_seed = (c - a) / (c - e)
+    half = float(half_widths(by_seed[:, None], level=0.95).seeds) if len(by_seed) > 1 else math.inf
+    mean = float(by_seed.mean())
+    return {"by seed": by_seed.tolist(), "mean": mean, "low": mean - half, "high": mean + half}
+
+
+def share_verdicts(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Pairs of arms whose shares of the gap are told apart or not, task by task: {"task", "first", "second", "gap",
+    "low", "high" (shares), "says" ("more", "less", "undecided", "too few seeds")}, by the verdict over seeds."""
+    found = []
+    for task, here in grouped(rows, "task").items():
+        shares = {row["arm"]: row["shares"]["by seed"] for row in here if row.get("shares")}
+        for first, second in SHARED:
+            if first in shares and second in shares:
+                v = seed_verdict([-s for s in shares[first]], [-s for s in shares[second]])
+                says = {"first": "more", "second": "less"}.get(v.winner, v.winner)
+                gap = {"gap": -v.difference, "low": -v.high, "high": -v.low}
+                found.append({"task": task, "first": first, "second": second, **gap, "says": says})
+    return found
 
 
 def verdicts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -61,6 +99,8 @@ def verdicts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         fed = [row for arm, row in here.items() if arm.startswith("DSF")]
         parts = []
         for other, key in (("FT-BPTT", "against_truncation"), ("BPTT in equal time", "against_equal_time")):
+            if key == "against_equal_time" and EQUAL_TIME not in here and fed and not fed[0][key]:
+                continue
             signs = {row["arm"]: clear_sign(row[key]) for row in fed}
             for word, sign in (("better", -1), ("worse", 1)):
                 names = [arm.removeprefix("DSF ") for arm, s in signs.items() if s == sign]
@@ -71,7 +111,9 @@ def verdicts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
                 parts.append(f"too few seeds for a verdict: {', '.join(few)}")
         if fed and clear_sign(here["BPTT"]["against_truncation"]) < 0:
             best = min(fed, key=lambda row: row["test"])
-            parts.append(f"the best mode, {best['arm']}, closes {best['closed']:.0%} of the gap to BPTT")
+            shares = best.get("shares")
+            within = f" [{shares['low']:.0%}, {shares['high']:.0%}]" if shares else ""
+            parts.append(f"the best mode, {best['arm']}, closes {best['closed']:.0%}{within} of the gap to BPTT")
         elif fed:
             parts.append("BPTT is not shown to be better than FT-BPTT: no gap to close")
         lines.append(f"{task}: " + "; ".join(parts))
@@ -83,8 +125,14 @@ def clear_sign(verdict: Verdict | None) -> int:
     return {"first": -1, "second": 1}.get(verdict.winner, 0) if verdict else 0
 
 
+def best_rate(runs: Sequence[Mapping[str, Any]]) -> float:
+    """The rate with the least mean validation error over its seeds."""
+    by_rate = grouped(runs, "rate")
+    return min(by_rate, key=lambda rate: np.mean([r["validation"] for r in by_rate[rate]]))
+
+
 def _at_best_rate(runs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    best = min(grouped(runs, "rate").values(), key=lambda own: np.mean([r["validation"] for r in own]))
+    best = grouped(runs, "rate")[best_rate(runs)]
     return sorted(best, key=lambda r: r["seed"])
 
 

@@ -14,7 +14,7 @@ from studies.kit.answers import sentence
 from studies.kit.figures import band
 from studies.kit.tables import grouped, print_table
 from studies.kit.verdicts import seed_verdict, shown
-from studies.state_feedback.comparisons import EQUAL_TIME, verdicts
+from studies.state_feedback.comparisons import EQUAL_TIME, share_verdicts, verdicts
 from studies.state_feedback.training import ARMS, OURS
 
 _SAID = (
@@ -35,13 +35,18 @@ def print_report(results: Mapping[str, Any]) -> None:
         here = [row for row in rows if row["task"] == task["name"]]
         print(f"\n{task['name']}: {task['about']}; {task['optimiser_steps']} steps, {here[0]['seeds']} seeds")
         print(f"{task['unit']}; without memory {task['trivial']:.4g}")
+        equal = any(row["arm"] == EQUAL_TIME for row in here)
+        timed = [("− equal time", lambda row: shown(row["against_equal_time"]))] if equal else []
         print_table(
             here,
             ("", lambda row: _name(row["arm"])),
             "test:.4g; ± seeds=spread:.2g",
+            "rate:g",
             ("− FT-BPTT", lambda row: shown(row["against_truncation"])),
-            ("− equal time", lambda row: shown(row["against_equal_time"])),
+            ("− BPTT", lambda row: shown(row["against_exact"])),
+            *timed,
             ("closed", lambda row: "–" if np.isnan(row["closed"]) else f"{row['closed']:.0%}"),
+            ("by seed, interval", lambda row: _share(row["shares"])),
             "seconds:.2f; speed:.2f",
             ("cosine", lambda row: " ".join(f"{value:.2f}" for value in row["cosine"])),
             ("norm ratio", lambda row: " ".join(f"{value:.2f}" for value in row["norm_ratio"])),
@@ -53,10 +58,25 @@ def print_report(results: Mapping[str, Any]) -> None:
     for row in results["gradient_seconds"]:
         times[_name(row["arm"])][f"{row['length']}"] = row["seconds"]
     columns = (f"{n}=1e3*{n}:.2f" for n in lengths)
-    print_table(times, "=name", *columns, title="one forward and backward pass, milliseconds by length")
+    if lengths:
+        print_table(times, "=name", *columns, title="one forward and backward pass, milliseconds by length")
+    told = share_verdicts(rows)
+    if told:
+        print_table(
+            told,
+            "task",
+            ("", lambda row: f"{row['first']} − {row['second']}"),
+            ("share of the gap", lambda row: f"{row['gap']:+.0%} [{row['low']:+.0%}, {row['high']:+.0%}]"),
+            "says",
+            title="shares of the gap from FT-BPTT to BPTT, closed by the first more than by the second",
+        )
     print()
     for line in verdicts(rows):
         print(line)
+
+
+def _share(shares: Mapping[str, Any] | None) -> str:
+    return "–" if shares is None else f"{shares['mean']:.0%} [{shares['low']:.0%}, {shares['high']:.0%}]"
 
 
 def _print_rollouts(rows: list[Mapping[str, Any]]) -> None:
@@ -79,6 +99,8 @@ def _print_rollouts(rows: list[Mapping[str, Any]]) -> None:
 
 def draw(results: Mapping[str, Any], folder: Path) -> None:
     """loss_against_time.png, error_by_arm.png and cosine.png."""
+    from matplotlib.ticker import NullFormatter
+
     tasks, columns = results["tasks"], len(results["tasks"])
     rates = {(row["task"], row["arm"]): row["rate"] for row in results["summary"]}
     runs = [r for r in results["runs"] if r["rate"] == rates[r["task"], r["arm"]] and not r["diverged"]]
@@ -107,9 +129,13 @@ def draw(results: Mapping[str, Any], folder: Path) -> None:
                 axis.plot([np.mean(tests)], [place], linestyle="none", color=style["color"], marker=style["marker"])
             axis.set(xscale="log", title=task["name"], xlabel=f"test {task['unit']}")
             axis.set_ylim(len(arms) - 0.5, -0.5)
-            axis.xaxis.set_minor_formatter("{x:.3g}")
             axis.xaxis.set_major_formatter("{x:.3g}")
-            axis.tick_params(axis="x", which="both", labelrotation=45)
+            shown_here = [r["test"] for r in runs if r["task"] == task["name"]]
+            if max(shown_here) < 10 * min(shown_here):  # over decades the labels between them would overlap
+                axis.xaxis.set_minor_formatter("{x:.3g}")
+                axis.tick_params(axis="x", which="both", labelrotation=45)
+            else:
+                axis.xaxis.set_minor_formatter(NullFormatter())
         axes.flat[0].set_yticks(range(len(arms)), [_name(arm) for arm in arms])
 
     caption = "Cosine to the gradient of BPTT and ratio of the norms over a training, mean and range of the seeds."

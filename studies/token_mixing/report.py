@@ -10,8 +10,9 @@ import numpy as np
 
 from sciops.evaluation import FEWEST
 from sciops.plotting import PALETTE, figure, series
-from studies.kit.answers import listed, met, sentence
+from studies.kit.answers import extent, listed, met, sentence
 from studies.kit.tables import print_table
+from studies.token_mixing.copying import FAR, LEVEL
 from studies.token_mixing.runs import PAPER, TASKS, chance, score
 
 if TYPE_CHECKING:
@@ -102,10 +103,91 @@ def answer(results: dict[str, Any]) -> str:
         said.append(f"{arm} on {task} ({row['mean']:.1f} %, guessing {table['chance']:.1f} %)")
     missed = [row["claim"] for row in results["claims"] if row["seen"] is False]
     return sentence(
+        *(_of_order(depth, table) for depth, table in results.get("order", {}).items()),
         f"most accurate: {listed(said)}" if said else "",
         met(results["claims"], "claims", "seen"),
         f"not seen: {listed(missed)}" if missed else "",
     )
+
+
+def _of_order(depth: str, table: dict[str, Any]) -> str:
+    """How many pairs of the paper's order of copying are confirmed at a depth, and the rank correlation."""
+    says = [row["says"] for row in table["pairs"]]
+    if not says:
+        return ""
+    rank, count = table["rank"]["all"], {word: says.count(word) for word in ("confirmed", "contradicted")}
+    few = says.count("too few seeds")
+    blocks = f"{depth} block{'s' if depth != '1' else ''}"
+    if few:
+        return f"copying with {blocks}: too few seeds for a verdict on the order"
+    return (
+        f"copying with {blocks}, {count['confirmed']} of {len(says)} pairs of the paper's order are confirmed and "
+        f"{count['contradicted']} contradicted, rank correlation {_within(rank, '.2f')}"
+    )
+
+
+def print_order(order: dict[str, Any]) -> None:
+    """Accuracies by length with links to the answer, verdicts on neighbours, and what the controls say."""
+    for depth, table in order.items():
+        arms, lengths = table["arms"], [str(length) for length in table["lengths"]]
+        seeds = len(table["rank"]["all"]["by seed"])
+        columns: list[Any] = [("% right", lambda row: _within(row, ".1f")), "paper:.2f"]
+        for length in lengths:
+            columns.append((f"m = {length} (links)", lambda row, length=length: _at(row["by length"][length])))
+        columns += ["rate:g", "late:.1f", "steps"]
+        title = (
+            f"copying, {depth} block(s): mean of the lengths m with its interval over {seeds} seeds, the paper's, by "
+            f"length and links to the answer; guessing {table['guessing']:.1f} %"
+        )
+        print_table(arms, "=name", *columns, title=title)
+        near = [row for row in table["pairs"] if row["neighbours"]]
+        print_table(
+            near,
+            ("", lambda row: f"{row['better']} − {row['worse']}"),
+            ("points", lambda row: _within(row, "+.1f", "gap")),
+            "says",
+            *(
+                (f"m = {n}", lambda row, n=n: f"{row['by length'][n]['gap']:+.1f} {row['by length'][n]['says']}")
+                for n in lengths
+            ),
+            title=f"neighbours in the paper's order, {depth} block(s); verdicts over seeds at {LEVEL:.0%}",
+        )
+        says = [row["says"] for row in table["pairs"]]
+        counts = ", ".join(f"{says.count(word)} {word}" for word in dict.fromkeys(sorted(says)))
+        print(f"all {len(says)} pairs: {counts}")
+        for n in lengths:
+            one = [row["by length"][n]["says"] for row in table["pairs"]]
+            counts = ", ".join(f"{one.count(word)} {word}" for word in dict.fromkeys(sorted(one)))
+            print(f"  m = {n}: {counts}; rank correlation {_within(table['rank'][n], '.2f')}")
+        print(f"rank correlation with the paper, mean of the lengths: {_within(table['rank']['all'], '.2f')}")
+        print(f"rank correlation with the links to the answer: {_within(table['links'], '.2f')}")
+        for control, by_length in table["controls"].items():
+            gaps = ", ".join(f"m = {n}: {_within(row, '+.1f', 'gap')} {row['says']}" for n, row in by_length.items())
+            print(f"2^k − {control}: {gaps}")
+        if table["unreached"]:
+            most = max(table["unreached"], key=lambda row: row["mean"])
+            print(
+                f"no path of links to the answer: {len(table['unreached'])} cases, at most {most['mean']:.1f} % right "
+                f"({most['arm']}, m = {most['length']})"
+            )
+        shifted = [
+            (arm, one["mean"], one["shifted"])
+            for arm, row in arms.items()
+            for one in row["by length"].values()
+            if one["shifted"] is not None
+        ]
+        if shifted:
+            before, after = (extent((row[i] for row in shifted), ".1f") for i in (1, 2))
+            print(f"every link one token longer than trained: from {before} % to {after} %")
+
+
+def _within(row: dict[str, Any], form: str, key: str = "mean") -> str:
+    return f"{row[key]:{form}} [{row['low']:{form}}, {row['high']:{form}}]"
+
+
+def _at(one: dict[str, Any]) -> str:
+    links = "–" if one["links"] == FAR else f"{one['links']:.3g}"
+    return f"{one['mean']:.1f} ({links})"
 
 
 def _growth(fit: dict[str, Any]) -> str:
@@ -140,6 +222,7 @@ def print_report(results: dict[str, Any], config: Config) -> None:
         for row in results["claims"]:
             seen = "left out" if row["seen"] is None else f"{'seen' if row['seen'] else 'not seen'}, {row['by']:+.1f}"
             print(f"  {row['claim']}: {seen}")
+    print_order(results["order"])
     short, long = config.lengths[0], config.lengths[-1]
     columns = []
     for key in ("links", "cache"):
@@ -176,6 +259,7 @@ def draw(results: dict[str, Any], config: Config, folder: Path) -> None:
             axes.flat[0].invert_yaxis()
             handles, labels = axes.flat[0].get_legend_handles_labels()
             axes.flat[0].figure.legend(handles, labels, loc="outside lower center", ncols=4)
+    _draw_order(results["order"], folder)
     caption = "Links read, and tokens held in the cache, for a decoded token against the length, counted."
     with figure(folder / "cost.png", 1, 2, width=3.6, height=3.9, caption=caption) as (_, axes):
         for axis, key, what in zip(axes.flat, ("links", "cache"), ("links read", "tokens in the cache")):
@@ -187,3 +271,41 @@ def draw(results: dict[str, Any], config: Config, folder: Path) -> None:
             axis.set(xlabel="length n (tokens)", ylabel=f"{what} a token", title="decoding, mean over n/2 … n")
             axis.set_xscale("log", base=2)
             axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18))
+
+
+def _draw_order(order: dict[str, Any], folder: Path) -> None:
+    if not order:
+        return
+    caption = (
+        "Copying m symbols, mixers in the paper's order: markers are means by m, lines the range of the seeds, the "
+        "number beside a marker the links from a question to its answer; dotted: guessing."
+    )
+    with figure(folder / "order.png", 1, len(order), width=4.2, height=4.4, sharey=True, caption=caption) as (_, axes):
+        for axis, (depth, table) in zip(axes.flat, order.items()):
+            arms = sorted(table["arms"], key=lambda arm: -(table["arms"][arm]["paper"] or -1))
+            styles = [style for style, _ in zip(series(), table["lengths"])]
+            for i, length in enumerate(table["lengths"]):
+                rows = [table["arms"][arm]["by length"][str(length)] for arm in arms]
+                at = np.arange(len(arms)) + 0.24 * (i - (len(table["lengths"]) - 1) / 2)
+                style = {key: styles[i][key] for key in ("color", "marker")}
+                axis.hlines(at, [row["least"] for row in rows], [row["most"] for row in rows], color=style["color"])
+                axis.plot([row["mean"] for row in rows], at, linestyle="none", label=f"m = {length}", **style)
+                for y, row in zip(at, rows):
+                    if row["links"] != FAR:
+                        axis.annotate(f"{row['links']:.2g}", (103, y), fontsize=6, va="center", color=style["color"])
+            axis.plot(
+                [table["arms"][arm]["paper"] or np.nan for arm in arms],
+                np.arange(len(arms)),
+                linestyle="none",
+                marker="|",
+                markersize=18,
+                color="black",
+                label="paper",
+            )
+            axis.axvline(table["guessing"], color="0.4", linewidth=0.8, linestyle=":", label="guessing")
+            axis.set_yticks(range(len(arms)), arms)
+            rank = table["rank"]["all"]["mean"]
+            axis.set(xlim=(0, 110), xlabel="right answers (%)", title=f"{depth} block(s), rank correlation {rank:.2f}")
+        axes.flat[0].invert_yaxis()
+        handles, labels = axes.flat[0].get_legend_handles_labels()
+        axes.flat[0].figure.legend(handles, labels, loc="outside lower center", ncols=5)

@@ -626,13 +626,21 @@ RESULTS = {
     "token_mixing": (
         {
             "summary": {"copy": {"chance": 12.5, "arms": {"attention": {"mean": 90.0}, "order k": {"mean": 40.0}}}},
+            "order": {
+                "2": {
+                    "pairs": [{"says": "confirmed"}, {"says": "contradicted"}, {"says": "undecided"}],
+                    "rank": {"all": {"mean": 0.9, "low": 0.8, "high": 1.0}},
+                }
+            },
             "claims": [
                 {"claim": "dense wins", "seen": True},
                 {"claim": "order wins", "seen": False},
                 {"claim": "not run", "seen": None},
             ],
         },
-        "Most accurate: attention on copy (90.0 %, guessing 12.5 %); 1 of 2 claims are seen; not seen: order wins.",
+        "Copying with 2 blocks, 1 of 3 pairs of the paper's order are confirmed and 1 contradicted, rank correlation "
+        "0.90 [0.80, 1.00]; most accurate: attention on copy (90.0 %, guessing 12.5 %); 1 of 2 claims are seen; not "
+        "seen: order wins.",
     ),
     "verdict_calibration": (
         {
