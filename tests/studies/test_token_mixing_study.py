@@ -26,6 +26,7 @@ CONFIG = replace(
     chain_length=8,
     samples=20,
     lengths=(16, 32, 64, 128),
+    order_depths=(),
     states_to=64,
     workers=1,
 )
