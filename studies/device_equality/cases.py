@@ -17,9 +17,8 @@ from sciops.pde.elliptic import helmholtz, poisson
 from sciops.pde.evolution import burgers, navier_stokes, wave
 from sciops.resampling import resample
 from studies.kit.solver_cases import fields
+from studies.kit.subjects import Subject, built, example, output, subjects
 from studies.kit.timing import relative_difference
-from studies.program_transforms.cells import built, example, output
-from studies.program_transforms.instances import Subject, subjects
 
 _DOUBLE, _SINGLE = 1e-10, 2e-4  # largest relative differences in float64 and float32
 _SOLVED = 1e-6  # of what is iterated to a residual of 1e-8

@@ -32,9 +32,9 @@ from studies.kit.answers import sentence
 from studies.kit.cells import kept
 from studies.kit.choices import require_known
 from studies.kit.study import finished, opened
+from studies.kit.subjects import Subject, large_subjects, subjects
 from studies.kit.tables import print_table
 from studies.program_transforms.cells import CELLS, filled
-from studies.program_transforms.instances import Subject, large_subjects, subjects
 
 SLOW = ("onnx", "compile")
 

@@ -10,8 +10,8 @@ import sciops
 from sciops.arrays.compiling import kept
 from sciops.mixers import LinearAttention
 from sciops.mixers.resolvent.block_layout import in_blocks
+from studies.kit.subjects import subjects
 from studies.program_transforms.cells import filled
-from studies.program_transforms.instances import subjects
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch's exporter and compiler trip over their own deprecations
 

@@ -38,7 +38,7 @@ def test_a_step_is_made_before_the_one_that_is_measured(monkeypatch):
     lengths, loss_of = [], gap_costs.token_loss
     monkeypatch.setattr(gap_costs, "token_loss", lambda *call: lengths.append(len(call[1][0][0])) or loss_of(*call))
     sizes = dict(width=8, depth=1, state=4, heads=2, batch=1, rate=0.1, tuning=(0.1,), dropout=0.0)
-    sizes |= dict(pretraining=1, steps=1, checks=1, beams=1, target_length=5)
+    sizes |= dict(pretraining=1, steps=1, checks=1, beams=1, target_length=5, window=4)
     step = gap_costs.step_of("state_space", 20, sizes, 50)
     assert lengths == [8]
     step()

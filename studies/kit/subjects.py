@@ -45,6 +45,34 @@ class Subject:
     refused: Mapping[str, str] = field(default_factory=dict)
 
 
+def output(model: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
+    """The model's output, the first where it has several."""
+    y = model(*inputs)
+    return y[0] if isinstance(y, tuple) else y
+
+
+def built(subject: Subject, seed: int = 0, dtype: torch.dtype = torch.float64) -> nn.Module:
+    """The model with parameters of this seed, in evaluation mode; none of them is zero."""
+    torch.manual_seed(seed)
+    model = subject.make().eval()
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(0.02 * torch.randn_like(p))
+    return model.double() if dtype == torch.float64 and not subject.single else model.float()
+
+
+def example(
+    subject: Subject, batch: int = 2, number: int = 0, dtype: torch.dtype = torch.float64
+) -> tuple[Tensor, ...]:
+    """Inputs on the subject's grid of this number."""
+    generator = torch.random.get_rng_state()
+    torch.manual_seed(100 * number + batch)
+    inputs = subject.inputs(batch, subject.shapes[number % len(subject.shapes)])
+    torch.random.set_rng_state(generator)
+    dtype = torch.float32 if subject.single else dtype
+    return tuple(x.to(dtype) if x.is_floating_point() else x for x in inputs)
+
+
 def subjects() -> dict[str, Subject]:
     """All small ones by name: models of the registry, wrappers, mixers."""
     return {**_models(), **_wrappers(), **_mixers()}
