@@ -123,10 +123,12 @@ PRESETS = {
 def run(config: Config) -> dict[str, Any]:
     """Trains, counts, prints, writes results.json, figures/accuracy.png and figures/cost.png; returns the results.
 
-    Raises ValueError for unknown tasks and mixers, and RuntimeError, after writing, for a state that differs.
+    Raises ValueError for unknown tasks and mixers and for no blocks, and RuntimeError, after writing, for a state that differs.
     """
     require_known("--tasks", config.tasks, TASKS)
     require_known("--arms", config.arms, MIXERS_OF)
+    if min(config.order_depths, default=1) < 1:
+        raise ValueError(f"--order-depths {' '.join(map(str, config.order_depths))}: expected at least 1 block each")
     folder = opened(config, seeds=config.seeds, methods=["token_mixing"])
     results: dict[str, Any] = {"runs": _train(config, folder.path / "trainings"), "cost": _costs(config)}
     results["summary"] = summary(results["runs"], config)

@@ -138,3 +138,8 @@ def test_scores_and_guesses():
 def test_unknown_names_are_refused(tmp_path):
     with pytest.raises(ValueError, match="--arms cubes: expected some of attention"):
         study.run(replace(CONFIG, arms=("cubes",), output=tmp_path))
+
+
+def test_copying_with_no_blocks_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="--order-depths 0 1: expected at least 1 block each"):
+        study.run(study.Config(order_depths=(0, 1), output=tmp_path))
