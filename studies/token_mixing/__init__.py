@@ -123,7 +123,7 @@ PRESETS = {
 def run(config: Config) -> dict[str, Any]:
     """Trains, counts, prints, writes results.json, figures/accuracy.png and figures/cost.png; returns the results.
 
-    Raises ValueError for unknown tasks and mixers and for no blocks; RuntimeError, after writing, for a state that differs.
+    Raises ValueError for unknown names and for no blocks; RuntimeError, after writing, for a state that differs.
     """
     require_known("--tasks", config.tasks, TASKS)
     require_known("--arms", config.arms, MIXERS_OF)
