@@ -32,7 +32,7 @@ from studies.kit.choices import require_installed
 from studies.kit.pool import pool
 from studies.kit.study import finished, opened, picked
 from studies.kit.tables import print_table
-from studies.kit.timing import interleaved, print_targets, ratio, require_equal, target, threads
+from studies.kit.timing import interleaved, on_cores, print_targets, ratio, require_equal, target, threads
 
 
 @dataclass(frozen=True)
@@ -129,17 +129,6 @@ def _peers(place: Path) -> Iterator[Callable[..., float]]:
             os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
-@contextlib.contextmanager
-def _on(cores: list[int]) -> Iterator[None]:
-    """This thread, and those that it starts, on these cores."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, cores)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
-
-
 def _equality(law: generator.DarcyConfig, config: Config, peers: Callable[..., float]) -> dict[str, float]:
     """The file holds what is made again here; both pipelines' solutions are one, at the residual that was asked for."""
     import h5py
@@ -199,7 +188,7 @@ def _pipelines(
     """Seconds per sample of whole pipelines that take turns, and their ratios."""
 
     def on(some: list[int]) -> None:
-        with _on(some):
+        with on_cores(some):
             _generated(law, threads=len(some))
 
     calls = {
@@ -239,7 +228,7 @@ def _phases(law: generator.DarcyConfig, config: Config, cores: list[int]) -> dic
         "writing": (write, law.samples),
         "whole": (lambda: _generated(law, threads=1), law.samples),
     }
-    with _on(cores[:1]):
+    with on_cores(cores[:1]):
         taken = interleaved({name: call for name, (call, _) in phases.items()}, rounds=config.rounds)
     seconds = {name: float(np.median(taken[name])) / count for name, (_, count) in phases.items()}
     law.output.unlink()

@@ -10,10 +10,8 @@ beforehand and not counted.
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +24,7 @@ from studies.kit.choices import require_installed, require_known
 from studies.kit.figures import ticks
 from studies.kit.study import finished, opened
 from studies.kit.tables import print_table
-from studies.kit.timing import exponent, interleaved, print_targets, ratio, target, threads
+from studies.kit.timing import exponent, interleaved, on_cores, print_targets, ratio, target, threads
 from studies.stepper_speed.cases import CASES, contestants, errors
 
 
@@ -51,7 +49,7 @@ def run(config: Config) -> dict[str, Any]:
     require_installed({"numba": '"sciops[fast]"', "rocket_fft": '"sciops[fast]"'})
     peer = importlib.util.find_spec("exponax") is not None
     folder = opened(config, seeds=[config.seed])
-    with one_core(), threads(1):
+    with on_cores(_one_core()), threads(1):
         rows = [_row(name, config, peer) for name in config.cases]
         found = errors(config.steps, config.seed, peer=peer)
     orders = {who: -exponent(config.steps, list(row.values())) for who, row in found.items()}
@@ -59,18 +57,9 @@ def run(config: Config) -> dict[str, Any]:
     return finished(folder, results, _draw, _print, answer=answer, picture="stepper_speed.png")
 
 
-@contextlib.contextmanager
-def one_core() -> Iterator[None]:
-    """This process on one core of those it may use, whatever threads it has; elsewhere than on Linux without effect."""
-    if not hasattr(os, "sched_setaffinity"):
-        yield
-        return
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {max(before)})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
+def _one_core() -> set[int]:
+    """One of the cores that this process may use, whatever threads it has; none where the system cannot say."""
+    return {max(os.sched_getaffinity(0))} if hasattr(os, "sched_getaffinity") else set()
 
 
 def answer(results: dict[str, Any]) -> str:

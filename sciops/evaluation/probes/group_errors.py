@@ -95,6 +95,7 @@ def checked_samples(
     average: str,
     levels: tuple[str, ...] | None,
 ) -> GroupedSamples:
+    """The samples of both folds with numbers for names; ValueError for what does not fit, in one line."""
     if average not in get_args(Average):
         raise ValueError(f"average={average!r}: expected one of {', '.join(get_args(Average))}")
     h, y, g = np.asarray(embeddings, dtype=float), np.asarray(classes), np.asarray(groups).astype(str)
@@ -248,6 +249,7 @@ def _some_clusters(data: GroupedSamples, train: Rows, rule: str, count: int, rng
 
 
 def as_they_are(h: np.ndarray, g: np.ndarray, train: Rows) -> np.ndarray:
+    """Embeddings unchanged."""
     return h
 
 

@@ -17,10 +17,9 @@ from rocket_fft import c2c, c2r, r2c
 __all__ = ["convection", "vorticity"]
 
 _njit = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "nsz"})
-_inline = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "nsz"}, inline="never")
 
 
-@_inline
+@_njit
 def _first_stage(w, n0, half_e, half_p1, s, a):
     """a = half_e·w + half_p1·n0, sample by sample; s: the sample of the batch that the block begins with."""
     for b in range(w.shape[0]):
@@ -29,7 +28,7 @@ def _first_stage(w, n0, half_e, half_p1, s, a):
             a[b, k] = half_e[t, k] * w[b, k] + half_p1[t, k] * n0[b, k]
 
 
-@_inline
+@_njit
 def _third_stage(a, n0, na, nb, half_e, half_p1, s, c):
     """c = half_e·a + half_p1·(2 nb − n0); nb becomes na + nb."""
     for b in range(a.shape[0]):
@@ -39,7 +38,7 @@ def _third_stage(a, n0, na, nb, half_e, half_p1, s, c):
             nb[b, k] += na[b, k]
 
 
-@_inline
+@_njit
 def _last_stage(w, n0, sums, nc, e, first, middle, last, s):
     """w = e·w + first·n0 + middle·sums + last·nc."""
     for b in range(w.shape[0]):
@@ -48,7 +47,7 @@ def _last_stage(w, n0, sums, nc, e, first, middle, last, s):
             w[b, k] = e[t, k] * w[b, k] + first[t, k] * n0[b, k] + middle[t, k] * sums[b, k] + last[t, k] * nc[b, k]
 
 
-@_inline
+@_njit
 def _convective(v, factor, s, kept, u, axes, scale, out):
     """out = factor·F[u²] with u of the modes q < kept; zero elsewhere."""
     block, points = u.shape
@@ -85,7 +84,7 @@ def convection(v, count, e, half_e, half_p1, first, middle, last, factor, kept, 
         v[s : s + block] = w
 
 
-@_inline
+@_njit
 def _transported(v, symbols, shear, strain, force, s, slow, u, whole, scale, out):
     """out = shear·F[u_x u_y] + strain·F[u_y² − u_x²] + force, the products of the velocities symbols·v.
 
