@@ -22,6 +22,7 @@ from sciops.plotting import figure, series
 from studies.kit import timing
 from studies.kit.answers import extent, met, sentence
 from studies.kit.figures import ticks
+from studies.kit.limits import Rates, measured_rates
 from studies.kit.study import finished, opened
 from studies.kit.tables import print_table
 
@@ -61,7 +62,7 @@ GROWTH = 1.1  # the largest exponent of time and memory in the number of points:
 
 # why, where it is missed: profiles and designs on one thread of a CPU
 _LEVELS = (
-    "on one thread, at w = 4 and 128², one level costs 31 ms in the cache (products 12, scores 11, norm 3, copies 4), "
+    "at the limit is the ratio of the operations, of which the learned samplers, 16d² a coarse cell, are a quarter; on one thread, at w = 4 and 128², one level costs 31 ms in the cache (products 12, scores 11, norm 3, copies 4), "
     "all levels 41, the samplers 12; over the plain layer autograd by bands had 1.5, batched products for the "
     "scores 1.7, samplers in bands 1.4, the whole pyramid as one step 1.3 to 1.5; on two threads neither bands of its "
     "own for each thread nor samplers without copies (products on strided views) changed more than the noise"
@@ -81,6 +82,7 @@ def run(config: Config) -> dict[str, Any]:
         results = {
             "threads": count,
             "device": torch.cuda.get_device_name() if config.device == "cuda" else "cpu",
+            "rates": vars(measured_rates(count, device=config.device)),
             "equality": _equality(config),
             "one_level": _one_level(config),
             "full": _full(config),
@@ -265,6 +267,19 @@ def _memory(config: Config, count: int) -> dict[str, dict[str, int]]:
     return table
 
 
+def operations(n: int, channels: int, window: int, levels: bool = True) -> int:
+    """Of forward and backward on n² cells, n = window·2^L: three times the products of the forward pass.
+
+    A cell of a level takes 8d² for queries, keys, values and the projection and 4w²d for scores and sums; a cell of a
+    coarser level 16d² for the samplers from and to its four children. `levels`: all, or the finest alone.
+    """
+    d, each = channels, 8 * channels**2 + 4 * window**2 * channels
+    total, n = n * n * each, n // 2
+    while levels and n >= window:
+        total, n = total + n * n * (each + 16 * d**2), n // 2
+    return 3 * total
+
+
 def exponent(values: dict[str, float]) -> float:
     """p of value ~ cells^p from the smallest to the largest grid."""
     ends = [f(values, key=int) for f in (min, max)]
@@ -272,23 +287,22 @@ def exponent(values: dict[str, float]) -> float:
 
 
 def _targets(config: Config, results: dict[str, Any]) -> list[dict[str, Any]]:
-    curve, memory = results["curve"], results["memory"]
-    rows = [
-        timing.target(
-            f"multipole over its finest level alone, w={row['window']}, {row['n']}²",
-            row["over_finest"]["median"],
-            most=ONE_LEVEL,
-            note=_LEVELS,
-        )
-        for row in results["one_level"]
-    ]
+    curve, memory, rates = results["curve"], results["memory"], Rates(**results["rates"])
+    rows = []
+    for row in results["one_level"]:
+        n, w = row["n"], row["window"]
+        finest = operations(n, config.channels, w, levels=False)
+        limit = operations(n, config.channels, w) / finest
+        what = f"multipole over its finest level alone, w={w}, {n}²"
+        rows.append(timing.target(what, row["over_finest"]["median"], most=ONE_LEVEL, limit=limit, note=_LEVELS))
     names = [f"multipole w={w}" for w in config.windows]
     for i, row in enumerate(results["full"]):
         for w, name in zip(config.windows, names):
-            least = FULL[w][min(i, 1)]
-            rows.append(
-                timing.target(f"full fused over {name}, {row['n']}²", row["over"][name], least=least, note=_SHORT)
-            )
+            least, n = FULL[w][min(i, 1)], row["n"]
+            fastest = rates.least_seconds(operations(n, config.channels, w), 4 * 4 * n * n * config.channels)
+            limit = row["seconds"]["full, fused"] / fastest
+            what = f"full fused over {name}, {n}²"
+            rows.append(timing.target(what, row["over"][name], least=least, limit=limit, note=_SHORT))
     span = f"{config.curve[0]}²…{config.curve[-1]}²"
     rows += [timing.target(f"exponent of time, {name}, {span}", exponent(curve[name]), most=GROWTH) for name in names]
     for name in names:

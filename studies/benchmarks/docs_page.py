@@ -26,7 +26,9 @@ def _head(results: Mapping[str, Any]) -> list[str]:
         f"```bash\n{results['command']}\n```",
         f"Written by that command with `--page` in {results['seconds']:.0f} s. "
         "Contestants take turns in one run; numbers are ratios of medians where nothing else is said; a result that "
-        "is not equal to its reference ends its study.",
+        "is not equal to its reference ends its study. *At the limit*: the ratio if ours took no longer than its products "
+        "at the rate of a large matrix product, and no longer than its memory takes at the rate of a copy, both measured "
+        "in the same run.",
         f"{machine['cpu']}, {machine['cpu_count']} cores, {machine['time'][:10]}; {versions}.",
     ]
 
@@ -35,15 +37,22 @@ def _study(name: str, record: Mapping[str, Any]) -> list[str]:
     head = [f"## {name}", f"{record['title']} `python -m studies.{name}`, {record['seconds']:.0f} s."]
     if record["error"]:
         return [*head, f"Failed: {_cell(record['error'])}."]
-    lines = ["| | target | result | |", "| --- | --- | --- | --- |"]
+    limited = any("limit" in row for row in record["targets"])
+    lines = ["| | target | result | at the limit | |" if limited else "| | target | result | |"]
+    lines.append("| --- | --- | --- | --- | --- |" if limited else "| --- | --- | --- | --- |")
     for row in record["targets"]:
         mark = "met" if row["met"] else "**missed**"
         if row["target"] == "–":
             mark = ""
-        lines.append(f"| {_cell(row['what'])} | {row['target']} | {float(row['value']):.3g} | {mark} |")
-    notes = [
-        f"* Missed, {row['what']}: {row['note']}" for row in record["targets"] if not row["met"] and row.get("note")
-    ]
+        cells = [_cell(row["what"]), row["target"], f"{float(row['value']):.3g}"]
+        if limited:
+            cells.append(f"{float(row['limit']):.3g}" if "limit" in row else "")
+        lines.append(f"| {' | '.join([*cells, mark])} |")
+    missed: dict[str, list[str]] = {}
+    for row in record["targets"]:
+        if not row["met"] and row.get("note"):
+            missed.setdefault(row["note"], []).append(row["what"])
+    notes = [f"* Missed, {'; '.join(names)}: {note}" for note, names in missed.items()]
     return [*head, "\n".join(lines), *(["\n".join(notes)] if notes else [])]
 
 

@@ -90,22 +90,31 @@ def crossover(sizes: Sequence[float], ours: Sequence[float], theirs: Sequence[fl
 
 
 def target(
-    what: str, value: float, *, least: float | None = None, most: float | None = None, note: str = ""
+    what: str,
+    value: float,
+    *,
+    least: float | None = None,
+    most: float | None = None,
+    note: str = "",
+    limit: float | None = None,
 ) -> dict[str, Any]:
     """One row of a table of targets: what, the bound as text, the value, and whether it is met.
 
     note : why it is missed, where that is known; shown beside a miss
+    limit : the value at the limits of the processor (`studies.kit.limits`)
     """
     met = (least is None or value >= least) and (most is None or value <= most)
     bounds = [f"{sign} {bound:g}" for sign, bound in (("≥", least), ("≤", most)) if bound is not None]
     row = {"what": what, "target": ", ".join(bounds) or "–", "value": float(value), "met": bool(met)}
-    return row | ({"note": note} if note else {})
+    return row | ({"note": note} if note else {}) | ({} if limit is None else {"limit": float(limit)})
 
 
 def print_targets(rows: Iterable[Mapping[str, Any]]) -> None:
     """The rows of `target`, target beside result."""
+    rows = list(rows)
     missed = ("", lambda row: "" if row["met"] else "missed")
-    print_table(rows, "=what; target; measured=value:.4g", missed, title="")
+    limit = "; at the limit=limit:.3g" if any("limit" in row for row in rows) else ""
+    print_table(rows, f"=what; target; measured=value:.4g{limit}", missed, title="")
 
 
 def relative_difference(value: Any, reference: Any) -> float:

@@ -117,6 +117,19 @@ def speed(
     }
 
 
+def work(case: tuple[int, int, int, int]) -> tuple[int, int]:
+    """(operations, bytes) of forward and backward in float32, the products as `SpectralMixer` writes them.
+
+    Two transforms and two transposed ones of B·n rows, n → 2M and of B columns, 2n → 4K; K·M complex products of C × C
+    weights and two for their gradients. x and its cotangent are read, y and the gradient of x written.
+    """
+    batch, channels, k, n = case
+    m = k + 1
+    last, leading = 4 * m * n * n * channels * batch, 16 * k * n * m * channels * batch
+    mixing = 16 * batch * k * m * channels**2
+    return 4 * (last + leading) + 3 * mixing, 4 * 4 * batch * n * n * channels
+
+
 def one_pass(
     whose: str, batch: int, channels: int, modes: int, n: int, count: int, device: str = "cpu"
 ) -> Callable[[], Any]:

@@ -202,9 +202,13 @@ class WindowAttention(nn.Module):
         )
 
     def work(self, shapes: tuple[tuple[int, ...], ...]) -> Work:
-        """The work in bands on fields of these shapes (batch, *sizes)."""
+        """The work in bands on fields of these shapes (batch, *sizes).
+
+        With `recompute` memory counts more than the overhead of calls: the bands, of which a backward pass holds a
+        dozen at a time, are a quarter as large.
+        """
         return Work(
-            groups=self._groups(shapes, cells_in_cache()),
+            groups=self._groups(shapes, cells_in_cache() // (4 if self.recompute else 1)),
             heads=self.heads,
             eps=self.norm.eps if isinstance(self.norm, nn.LayerNorm) else None,
             keep=torch.is_grad_enabled() and not self.recompute,
