@@ -28,7 +28,7 @@ from sciops.runs import RunFolder
 from studies.kit.answers import listed, sentence
 from studies.kit.cells import cell_name, kept
 from studies.kit.figures import panels
-from studies.kit.mixer_arms import ARMS, Arm, chosen_arms, matched_ratio, parameters_of
+from studies.kit.mixers.arms import ARMS, Arm, chosen_arms, matched_ratio, parameters_of
 from studies.kit.study import finished, opened
 from studies.kit.tables import grouped, print_table
 from studies.kit.text_training import TextData, text_data, train_language

@@ -62,7 +62,8 @@ GROWTH = 1.1  # the largest exponent of time and memory in the number of points:
 
 # why, where it is missed: profiles and designs on one thread of a CPU
 _LEVELS = (
-    "at the limit is the ratio of the operations, of which the learned samplers, 16d² a coarse cell, are a quarter; on one thread, at w = 4 and 128², one level costs 31 ms in the cache (products 12, scores 11, norm 3, copies 4), "
+    "at the limit is the ratio of the operations, of which the learned samplers, 16d² a coarse cell, are a quarter; on "
+    "one thread, at w = 4 and 128², one level costs 31 ms in the cache (products 12, scores 11, norm 3, copies 4), "
     "all levels 41, the samplers 12; over the plain layer autograd by bands had 1.5, batched products for the "
     "scores 1.7, samplers in bands 1.4, the whole pyramid as one step 1.3 to 1.5; on two threads neither bands of its "
     "own for each thread nor samplers without copies (products on strided views) changed more than the noise"

@@ -26,9 +26,9 @@ def _head(results: Mapping[str, Any]) -> list[str]:
         f"```bash\n{results['command']}\n```",
         f"Written by that command with `--page` in {results['seconds']:.0f} s. "
         "Contestants take turns in one run; numbers are ratios of medians where nothing else is said; a result that "
-        "is not equal to its reference ends its study. *At the limit*: the ratio if ours took no longer than its products "
-        "at the rate of a large matrix product, and no longer than its memory takes at the rate of a copy, both measured "
-        "in the same run.",
+        "is not equal to its reference ends its study. *At the limit*: the ratio if ours took no longer than its "
+        "products at the rate of a large matrix product, and no longer than its memory takes at the rate of a copy, "
+        "both measured in the same run.",
         f"{machine['cpu']}, {machine['cpu_count']} cores, {machine['time'][:10]}; {versions}.",
     ]
 

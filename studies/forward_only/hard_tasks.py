@@ -93,7 +93,7 @@ def _checkerboard() -> HardTask:
 
 
 def _burgers(points: int = 32) -> HardTask:
-    """Burgers' equation on the circle, ν = 0.02: u(·, 0) ↦ u(·, 1), the law of `studies.kit.mixer_burgers`.
+    """Burgers' equation on the circle, ν = 0.02: u(·, 0) ↦ u(·, 1), the law of `studies.kit.mixers.burgers`.
 
     Solved on four times the points; both fields in units of their deviation.
     """

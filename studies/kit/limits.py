@@ -27,7 +27,9 @@ class Rates:
         return max(operations / self.operations, bytes / self.bytes)
 
 
-def measured_rates(count: int, *, device: str = "cpu", size: int = 1024, megabytes: int = 128, rounds: int = 7) -> Rates:
+def measured_rates(
+    count: int, *, device: str = "cpu", size: int = 1024, megabytes: int = 128, rounds: int = 7
+) -> Rates:
     """The rates of float32 on `count` threads: the fastest of the rounds.
 
     size : rows of the square matrices; megabytes : of the array copied, more than the caches hold

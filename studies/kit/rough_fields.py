@@ -18,7 +18,7 @@ from sciops.metrics import relative_l2
 from sciops.pde import darcy
 from sciops.random_fields import gaussian_random_field, two_phase
 from studies.kit.cells import kept_arrays
-from studies.kit.mixer_fields import train_steps
+from studies.kit.mixers.fields import train_steps
 
 CONTRASTS = (2.0, 2.1, 2.2)  # high value of a over its low value, which is 1
 ROUGHNESS = {"smooth": 2.0, "rough": 1.2}  # exponent α of the covariance (−Δ + τ²)^{−α}

@@ -19,7 +19,7 @@ from sciops.models.operators.fno import fno
 from sciops.pde import burgers
 from sciops.random_fields import gaussian_random_field
 from studies.kit.cells import kept, kept_arrays
-from studies.kit.mixer_fields import train_steps
+from studies.kit.mixers.fields import train_steps
 from studies.kit.study import picked
 from studies.kit.timing import threads
 

@@ -23,7 +23,7 @@ from typing import Any
 from sciops.files.json_files import plain
 from studies.kit.cells import kept
 from studies.kit.choices import require_known
-from studies.kit.mixer_arms import chosen_arms
+from studies.kit.mixers.arms import chosen_arms
 from studies.kit.pool import run_all
 from studies.kit.study import finished, opened, picked
 from studies.kit.text_training import text_data

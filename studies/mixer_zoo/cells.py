@@ -11,9 +11,9 @@ from sciops.datasets.text.sequence_tasks import SequenceTask, copy, mqar
 from sciops.datasets.text.tracking import pointer_chain
 from sciops.models import LanguageModel
 from studies.kit.cells import kept
-from studies.kit.mixer_arms import Arm, arm_of, matched_ratio
-from studies.kit.mixer_burgers import burgers_error, burgers_task
-from studies.kit.mixer_fields import FieldNet
+from studies.kit.mixers.arms import Arm, arm_of, matched_ratio
+from studies.kit.mixers.burgers import burgers_error, burgers_task
+from studies.kit.mixers.fields import FieldNet
 from studies.kit.sequence_training import TokenModel, train_tokens
 from studies.kit.text_training import text_data, train_language
 from studies.mixer_zoo.darcy import darcy_error, darcy_task

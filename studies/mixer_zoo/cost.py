@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from sciops.models.sequences.stack import SequenceStack
-from studies.kit.mixer_arms import arm_of
+from studies.kit.mixers.arms import arm_of
 from studies.kit.timing import interleaved, peak_memory, threads
 from studies.mixer_zoo.cells import LOCAL
 

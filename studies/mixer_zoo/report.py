@@ -12,7 +12,7 @@ from sciops.evaluation import Spread, spread
 from sciops.plotting import MARKERS, PALETTE
 from studies.kit.answers import listed, sentence
 from studies.kit.figures import panels as drawn
-from studies.kit.mixer_arms import NO_MIXER
+from studies.kit.mixers.arms import NO_MIXER
 from studies.kit.tables import grouped, print_table
 from studies.mixer_zoo.cells import SCORES
 

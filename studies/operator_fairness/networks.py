@@ -15,7 +15,7 @@ import sciops
 from sciops.evaluation.probes import hidden_states, pooled
 from sciops.grids import Grid
 from sciops.metrics import relative_l2
-from studies.kit.mixer_fields import train_steps
+from studies.kit.mixers.fields import train_steps
 
 if TYPE_CHECKING:
     from studies.operator_fairness import Config

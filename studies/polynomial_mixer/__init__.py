@@ -26,7 +26,7 @@ from tqdm.auto import tqdm
 from sciops.datasets.text.sequence_tasks import mqar
 from studies.kit.cells import kept
 from studies.kit.choices import require_known
-from studies.kit.mixer_burgers import burgers_error
+from studies.kit.mixers.burgers import burgers_error
 from studies.kit.sequence_training import train_tokens
 from studies.kit.study import finished, opened
 from studies.polynomial_mixer.cost import LAYERS, check_layers, memory, times

@@ -20,7 +20,7 @@ from sciops.evaluation import (
 )
 from sciops.metrics import relative_l2
 from studies.kit.cells import cell_name, kept
-from studies.kit.mixer_fields import train_steps
+from studies.kit.mixers.fields import train_steps
 from studies.precision_recall.equation import MEANS, burgers_fields, grid_of
 from studies.precision_recall.scoring import ablated, compared
 

@@ -14,8 +14,8 @@ import torch
 import studies.mixer_zoo as study
 from sciops import Grid
 from sciops.mixers import MIXERS, SequenceMixer
-from studies.kit.mixer_arms import ARMS, NO_MIXER, chosen_arms, matched_ratio, parameters_of
-from studies.kit.mixer_fields import FieldNet
+from studies.kit.mixers.arms import ARMS, NO_MIXER, chosen_arms, matched_ratio, parameters_of
+from studies.kit.mixers.fields import FieldNet
 from studies.kit.sequence_training import TokenModel
 from studies.mixer_zoo.cells import LOCAL, _equal
 from studies.mixer_zoo.cost import _stack, _tokens, decoder

@@ -9,8 +9,8 @@ import torch
 from sciops.grids import Grid
 from sciops.metrics import relative_l2
 from studies import polynomial_mixer as study
-from studies.kit.mixer_burgers import burgers_error, burgers_task
-from studies.kit.mixer_fields import FieldNet
+from studies.kit.mixers.burgers import burgers_error, burgers_task
+from studies.kit.mixers.fields import FieldNet
 from studies.mixer_zoo.darcy import darcy_error, darcy_task
 from studies.polynomial_mixer.cost import LAYERS, break_even, crossover, slopes
 from studies.polynomial_mixer.report import claims, summaries

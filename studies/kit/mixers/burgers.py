@@ -11,7 +11,7 @@ from sciops.grids import Grid, restrict
 from sciops.pde import burgers
 from sciops.random_fields import gaussian_random_field
 from studies.kit.cells import kept_arrays
-from studies.kit.mixer_fields import FieldTask, error_on_task, field_task
+from studies.kit.mixers.fields import FieldTask, error_on_task, field_task
 
 
 @lru_cache(maxsize=2)

@@ -1,0 +1,1 @@
+"""Mixers by name, and their training on fields."""
