@@ -52,8 +52,9 @@ class TrainConfig:
     steps: int | None = _option(None, WHOLE, later=True)  # end after this number; your own loss needs it
     batch_size: int = _option(16, WHOLE)  # fields per step, over all processes and micro-batches together
     accumulate: int = _option(1, WHOLE, of=DATA, free=True)  # micro-batches per step and process: less memory
-    # adamw, or muon: `torch.optim.Muon` for matrices and AdamW for all other parameters (torch 2.9 or later)
-    optimizer: Literal["adamw", "muon"] = _option("adamw", later=True)
+    # adamw; muon: `torch.optim.Muon` for matrices and AdamW for all other parameters (torch 2.9 or later);
+    # stacked-muon: Muon for the weights of dense spectral layers too, a matrix for each mode
+    optimizer: Literal["adamw", "muon", "stacked-muon"] = _option("adamw", later=True)
     learning_rate: float = _option(5e-3, POSITIVE)  # peak rate
     weight_decay: float = _option(1e-3, NONNEGATIVE)  # of parameters with two or more axes, not of biases and norms
     betas: tuple[float, float] = _option((0.9, 0.999), _BETAS)  # AdamW's averaging of the gradient and of its square
@@ -122,8 +123,8 @@ class TrainConfig:
             raise ValueError("precision='fp16' scales by what one process sees of the model; with fsdp pass 'bf16'")
         if "tensorboard" in self.track and self.folder is None:
             raise ValueError("track='tensorboard' writes into the folder of the run: set folder")
-        if self.optimizer == "muon":
-            check_muon(self.strategy)
+        if self.optimizer != "adamw":
+            check_muon(self.optimizer, self.strategy)
         if self.start_statistics == "data" and self.start_from is None:
             raise ValueError("start_statistics='data' is for a training that begins with other weights: set start_from")
         check_options(self.gradients, self.gradient_options)

@@ -23,6 +23,7 @@ from sciops.training.config import TrainConfig
 from sciops.training.data import Loss, Samples, Source, Stream
 from sciops.training.gradients import AFTER_STEP
 from sciops.training.gradients.diagnosis import Diagnosis
+from sciops.training.muon import matrix_stacks
 from sciops.training.optimization import Optimization
 from sciops.training.parallel import Processes
 from sciops.training.progress import Progress
@@ -138,7 +139,7 @@ def fit(
         start = _started(model, config)
         trained = processes.place(model)
         names = {p: name for name, p in trained.named_parameters() if p.requires_grad}
-        optimization = Optimization(names, optimizer, config, processes)
+        optimization = Optimization(names, optimizer, config, processes, matrix_stacks(trained))
         if config.gradients in AFTER_STEP:
             held.callback(AFTER_STEP[config.gradients](trained, optimization.optimizer).remove)
 

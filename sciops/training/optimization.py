@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from sciops.training.averaging import Average
 from sciops.training.config import TrainConfig
 from sciops.training.data import Rule
-from sciops.training.muon import MuonAdamW, is_matrix
+from sciops.training.muon import MuonAdamW, StackedMuon, is_matrix
 from sciops.training.parallel import Processes, is_sharded
 from sciops.training.schedule import cycled_beta1, rate_factor
 from sciops.training.setup import autocast
@@ -32,9 +32,12 @@ class Optimization:
         optimizer: torch.optim.Optimizer | None,
         config: TrainConfig,
         processes: Processes,
+        stacks: Mapping[nn.Parameter, bool] | None = None,
     ) -> None:
         self.names, self.config, self.processes = names, config, processes
-        self.optimizer = make_optimizer(list(names), config, processes.device) if optimizer is None else optimizer
+        if optimizer is None:
+            optimizer = make_optimizer(list(names), config, processes.device, stacks or {})
+        self.optimizer = optimizer
         self.parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
         if not names.keys() >= set(self.parameters):
             raise ValueError("the optimizer has parameters that are not trained ones of the model (fsdp trains a copy)")
@@ -84,17 +87,41 @@ class Optimization:
 
 
 def make_optimizer(
-    parameters: Sequence[nn.Parameter], config: TrainConfig, device: torch.device
+    parameters: Sequence[nn.Parameter],
+    config: TrainConfig,
+    device: torch.device,
+    stacks: Mapping[nn.Parameter, bool] | None = None,
 ) -> torch.optim.Optimizer:
-    """AdamW (arXiv:1711.05101) that decays parameters of two or more axes only, or `MuonAdamW` as the config says."""
+    """AdamW (arXiv:1711.05101) that decays parameters of two or more axes only, or `MuonAdamW` as the config says.
+
+    stacks : of the model, by `sciops.training.muon.matrix_stacks`
+    """
     if not parameters:
         raise ValueError("the model has no parameter to train: it has none, or requires_grad is False for all")
-    matrices = [p for p in parameters if is_matrix(p)] if config.optimizer == "muon" else []
-    if config.optimizer == "muon":
-        if not matrices:
-            raise ValueError("optimizer='muon' trains matrices, and the model has none: pass optimizer='adamw'")
-        whole = {id(p) for p in matrices}
-        parameters = [p for p in parameters if id(p) not in whole]
+    if config.optimizer == "adamw":
+        adamw = _adamw(parameters, config, device)
+        assert adamw is not None
+        return adamw
+    matrices = [p for p in parameters if is_matrix(p)]
+    stacked = {p: pairs for p, pairs in (stacks or {}).items() if config.optimizer == "stacked-muon"}
+    if not matrices and not stacked:
+        raise ValueError(f"optimizer='{config.optimizer}' trains matrices, and the model has none: pass 'adamw'")
+    if config.optimizer == "stacked-muon" and not stacked:
+        raise ValueError("optimizer='stacked-muon' is for dense spectral layers, and the model has none: pass 'muon'")
+    rates = {"learning_rate": config.learning_rate, "weight_decay": config.weight_decay}
+    own = {id(p) for p in (*matrices, *stacked)}
+    return MuonAdamW(
+        matrices,
+        _adamw([p for p in parameters if id(p) not in own], config, device),
+        StackedMuon(stacked, **rates) if stacked else None,
+        **rates,
+    )
+
+
+def _adamw(
+    parameters: Sequence[nn.Parameter], config: TrainConfig, device: torch.device
+) -> torch.optim.Optimizer | None:
+    """None where there is nothing to train."""
     # torch's fused steps take sharded and whole tensors, but not both in one group
     groups = [
         {
@@ -106,8 +133,4 @@ def make_optimizer(
     ]
     fused = device.type in ("cpu", "cuda") and all(p.is_floating_point() for p in parameters)
     groups = [group for group in groups if group["params"]]
-    adamw = torch.optim.AdamW(groups, lr=config.learning_rate, betas=config.betas, fused=fused) if groups else None
-    if config.optimizer == "adamw":
-        assert adamw is not None
-        return adamw
-    return MuonAdamW(matrices, adamw, learning_rate=config.learning_rate, weight_decay=config.weight_decay)
+    return torch.optim.AdamW(groups, lr=config.learning_rate, betas=config.betas, fused=fused) if groups else None

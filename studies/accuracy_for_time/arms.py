@@ -23,7 +23,7 @@ class Arm:
     learning_rate, weight_decay : of AdamW
     gradient_weight : of the relative gradient error in the loss
     coarse_share : share of the time in which it trains on the nested grid of half as many intervals
-    optimizer : of `TrainConfig`
+    optimizer, precision : of `TrainConfig`
     endless : whether every step has fields that no step had before, made while it trains and within its seconds
     """
 
@@ -35,6 +35,7 @@ class Arm:
     gradient_weight: float = 0.3
     coarse_share: float = 0.0
     optimizer: str = "adamw"
+    precision: str = "float32"
     endless: bool = False
 
 
@@ -59,6 +60,10 @@ _TRANSPOSED = _BANKED | {
     "mixer_options": {name: {**options, "symmetric": True} for name, options in _BANKED["mixer_options"].items()},
     "coordinates": "symmetric-wall",
 }
+_GATED = _TRANSPOSED | {
+    "mixer_options": _TRANSPOSED["mixer_options"]
+    | {"gradient_products": {**_TRANSPOSED["mixer_options"]["gradient_products"], "gate": True}}
+}
 _PEER = {"learning_rate": 3e-3, "weight_decay": 1e-4}
 # the correction is small and local in origin: more weights than these fit the training samples' noise
 _LEAN = {"width": 32, "depth": 4, "modes": (24, 24), "basis": "sine-cosine", "weights": "diagonal", "local": True}
@@ -67,12 +72,15 @@ ARMS: dict[str, Arm] = {
     "fno": Arm("fno", "network", _SPINE | {"modes": (16, 16)}),
     "sine-cosine": Arm("fno", "network", _SPINE | _WALLS, coarse_share=0.3),
     "sine-cosine, one grid": Arm("fno", "network", _SPINE | _WALLS),
+    "sine-cosine, bf16": Arm("fno", "network", _SPINE | _WALLS, coarse_share=0.3, precision="bf16"),
     "sine-cosine, endless": Arm("fno", "endless", _SPINE | _WALLS, endless=True),
-    # each of these three has one part more than the one before
+    # each of these five has one part more than the one before
     "+ gradient products": Arm("operator", "network", _BANKED, coarse_share=0.3),
     "+ Muon": Arm("operator", "network", _BANKED, coarse_share=0.3, optimizer="muon"),
-    "+ transposition": Arm("operator", "network", _TRANSPOSED, coarse_share=0.3, optimizer="muon"),
-    "+ transposition, endless": Arm("operator", "endless", _TRANSPOSED, optimizer="muon", endless=True),
+    "+ Muon for modes": Arm("operator", "network", _BANKED, coarse_share=0.3, optimizer="stacked-muon"),
+    "+ transposition": Arm("operator", "network", _TRANSPOSED, coarse_share=0.3, optimizer="stacked-muon"),
+    "+ gate": Arm("operator", "network", _GATED, coarse_share=0.3, optimizer="stacked-muon"),
+    "+ transposition, endless": Arm("operator", "endless", _TRANSPOSED, optimizer="stacked-muon", endless=True),
     "mano": Arm("mano", "network", _SPINE | {"window": 4, "heads": 4, "aggregate": "sum"}, learning_rate=2e-3),
     "spectral–multipole": Arm("hybrid", "network", _SPINE | _WALLS | {"weights": "dense", "window": 4, "heads": 4}),
     "corrector": Arm("corrector", "hybrid", _LEAN | {"refine": 2}, learning_rate=3e-3, gradient_weight=0.0),

@@ -67,7 +67,7 @@ def trained_and_tested(arm: Arm, size: int, seed: int, splits: dict[int, Splits]
         grid_shares=(arm.coarse_share, 1 - arm.coarse_share) if arm.coarse_share else None,
         seed=seed,
         progress=False,
-        **picked(arm, "learning_rate weight_decay gradient_weight optimizer"),
+        **picked(arm, "learning_rate weight_decay gradient_weight optimizer precision"),
         **picked(config, "seconds validate_every device"),
     )
     run = fit(model, Splits(training if len(training) > 1 else training[0], here.validation, None), settings)

@@ -288,6 +288,10 @@ class FourierModes(nn.Module):
             leading, _, synthesis = fourier.tables(sizes, tuple(shifted), *place)
         return fourier.transpose(z, sizes, leading, synthesis)
 
+    def matrix_stacks(self) -> list[tuple[nn.Parameter, bool]]:
+        """[(weight, whether it is complex)] of one matrix per mode, for `sciops.training.muon`."""
+        return [(self.weight, True)] if self.shared is None else []
+
     def modes_on(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
         """The modes in use on a grid of these sizes."""
         most = (*(n // 2 for n in sizes[:-1]), sizes[-1] // 2 + 1)
@@ -322,6 +326,13 @@ class WallModes(nn.Module):
             z = (z @ self.shared.to(x.dtype)) * weight
         return walls.synthesise(z.reshape(x.shape[0], *modes, z.shape[-1]), tables)
 
+    def matrix_stacks(self) -> list[tuple[nn.Parameter, bool]]:
+        """[(weight, whether it is complex)] of one matrix per mode, for `sciops.training.muon`."""
+        return [(self._trained(), False)] if self.shared is None else []
+
+    def _trained(self) -> nn.Parameter:
+        return self.weight
+
     def modes_on(self, grid: Grid) -> tuple[int, ...]:
         """The modes in use on this grid."""
         most, least = walls.fitting_modes(grid, self.kind), walls.least_points(grid, self.kind, self.modes)
@@ -336,6 +347,9 @@ class SymmetricWallModes(WallModes):
         axes = len(self.modes)
         numbers = torch.stack(torch.meshgrid(*(torch.arange(k) for k in self.modes), indexing="ij")).sort(0).values
         self.free = nn.Parameter(weight[tuple(numbers[i] for i in range(axes))].contiguous())
+
+    def _trained(self) -> nn.Parameter:
+        return self.free
 
     @property
     def weight(self) -> Tensor:
