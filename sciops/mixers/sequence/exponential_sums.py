@@ -7,6 +7,7 @@ real matrix product, which autograd keeps. Memory and exponentials are O(M·√L
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,26 +17,40 @@ from sciops.arrays.compiling import transformed
 from sciops.mixers.padding import padded
 
 
-def exponential_sum(coefficients: Tensor, rates: Tensor, length: int) -> Tensor:
+class Powers(NamedTuple):
+    """The tables of one length."""
+
+    inner: Tensor
+    """e^{rq} for q < m, (H, m, M)"""
+    outer: Tensor
+    """e^{rmp} for p < ⌈length/m⌉, (H, ·, M)"""
+
+
+def powers(rates: Tensor, length: int) -> Powers:
+    """What `exponential_sum` and `weighted_past` of this length make for themselves where it is not given."""
+    m = 1 << ((max(length - 1, 0).bit_length() + 1) // 2)
+    return Powers(_powers(rates, m, 1), _powers(rates, -(-length // m), m))
+
+
+def exponential_sum(coefficients: Tensor, rates: Tensor, length: int, tables: Powers | None = None) -> Tensor:
     """2 Re Σ_n c_n e^{r_n l} for l = 0 … length − 1.
 
     coefficients : (…, H, M) complex; rates : (H, M) complex, Re r ≤ 0; returns : (…, H, length) real
     """
-    m, blocks = _split(length)
-    inner = coefficients.unsqueeze(-2) * _powers(rates, m, 1)
-    outer = _powers(rates, blocks, m)
+    inner, outer = tables or powers(rates, length)
+    inner = coefficients.unsqueeze(-2) * inner
     # Re(ab) is the product of (Re a, Im a) and (Re b, −Im b)
     inner = torch.view_as_real(2 * inner.conj().resolve_conj()).flatten(-2)
     return (torch.view_as_real(outer).flatten(-2) @ inner.mT).flatten(-2)[..., :length]
 
 
-def weighted_past(z: Tensor, rates: Tensor) -> Tensor:
+def weighted_past(z: Tensor, rates: Tensor, tables: Powers | None = None) -> Tensor:
     """Σ_l e^{r_n (L − 1 − l)} z_l: the state that inputs z (…, H, L) real leave behind, (…, H, M) complex."""
-    m, blocks = _split(z.shape[-1])
+    inner, outer = tables or powers(rates, z.shape[-1])
+    blocks, m = outer.shape[-2], inner.shape[-2]
     z = padded(z, (m * blocks - z.shape[-1], 0)).unflatten(-1, (blocks, m))
-    inner = torch.view_as_real(_powers(rates, m, 1).flip(-2)).flatten(-2)
-    sums = torch.view_as_complex((z @ inner).unflatten(-1, (-1, 2)))
-    return (sums * _powers(rates, blocks, m).flip(-2)).sum(-2)
+    sums = torch.view_as_complex((z @ torch.view_as_real(inner.flip(-2)).flatten(-2)).unflatten(-1, (-1, 2)))
+    return (sums * outer.flip(-2)).sum(-2)
 
 
 def expm1(z: Tensor) -> Tensor:
@@ -75,12 +90,6 @@ def _phi(z: Tensor, k: int) -> Tensor:
     for j in range(1, k):
         direct = (direct - 1 / math.factorial(j)) / away
     return torch.where(small, series, direct)
-
-
-def _split(length: int) -> tuple[int, int]:
-    """Entries of a block, about √length, and how many blocks."""
-    m = 1 << ((max(length - 1, 0).bit_length() + 1) // 2)
-    return m, -(-length // m)
 
 
 def _powers(rates: Tensor, count: int, every: int) -> Tensor:

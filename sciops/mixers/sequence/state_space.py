@@ -13,7 +13,7 @@ from sciops.mixers.checks import check_choice, check_heads
 from sciops.mixers.precision import full_precision, working_dtype
 from sciops.mixers.sequence.base import SequenceMixer, lengths_of
 from sciops.mixers.sequence.diagonal_kernel import DiagonalKernel, Hold, circular
-from sciops.mixers.sequence.exponential_sums import exponential_sum, weighted_past
+from sciops.mixers.sequence.exponential_sums import Powers, exponential_sum, powers, weighted_past
 from sciops.mixers.sequence.long_convolution import convolved, fast_length
 from sciops.mixers.sequence.segments import in_segments
 from sciops.mixers.sequence.streamed_convolution import convolved_by_modes
@@ -145,23 +145,26 @@ class StateSpaceMixer(SequenceMixer):
         return self._output(x, y)
 
     def extend(self, x: Tensor, state: StateSpaceState | None, mask: Tensor | None) -> tuple[Tensor, StateSpaceState]:
-        z, past, parts, kernels = self._input(x, mask), None if state is None else state.past, [], {}
+        past, parts, of_length = None if state is None else state.past, [], {}
         with full_precision(x):
-            rates, now, before = self.kernel.discretised(0, scale=self.dt_scale, dtype=z.dtype)
+            rates, now, before = self.kernel.discretised(0, scale=self.dt_scale, dtype=working_dtype(x))
             of_past = now[0] * rates.exp() if before is None else now[0] * rates.exp() + before[0]
-            for start in range(0, x.shape[1], _CHUNK):
-                piece = z[:, start : start + _CHUNK]
-                length = piece.shape[1]
-                if length not in kernels:
-                    kernels[length] = self._lags(length, 0, self.dt_scale, False, z.dtype)
-                y = convolved(self._by_kernel(piece), *kernels[length])
+        for start in range(0, x.shape[1], _CHUNK):
+            piece = x[:, start : start + _CHUNK]
+            real = None if mask is None else mask[:, start : start + _CHUNK]
+            z, length = self._input(piece, real), piece.shape[1]
+            with full_precision(x):
+                if length not in of_length:
+                    of_length[length] = self._lags(length, 0, self.dt_scale, False, z.dtype), powers(rates, length)
+                kernel, tables = of_length[length]
+                y = convolved(self._by_kernel(z), *kernel)
                 if past is not None:
-                    y = y + exponential_sum(of_past * self._shared(past), rates, length)
-                parts.append(y.flatten(1, 2).mT)
-                past = self._after(past, piece, None if mask is None else mask[:, start : start + _CHUNK], rates)
-            if past is None:
-                past = torch.zeros(x.shape[0], self.channels, self.state // 2, dtype=rates.dtype, device=x.device)
-        return self._output(x, torch.cat(parts, 1) if parts else z), StateSpaceState(past)
+                    y = y + exponential_sum(of_past * self._shared(past), rates, length, tables)
+                past = self._after(past, z, real, rates, tables)
+            parts.append(self._output(piece, y.flatten(1, 2).mT))
+        if past is None:
+            past = torch.zeros(x.shape[0], self.channels, self.state // 2, dtype=rates.dtype, device=x.device)
+        return torch.cat(parts, 1) if parts else self._output(x, self._input(x, mask)), StateSpaceState(past)
 
     def advance(self, x: Tensor, state: StateSpaceState | None) -> tuple[Tensor, StateSpaceState]:
         z = self._input(x, None)
@@ -214,13 +217,13 @@ class StateSpaceMixer(SequenceMixer):
     def _shared(self, past: Tensor) -> Tensor:
         return past.unflatten(1, (self.heads, -1))
 
-    def _after(self, past: Tensor | None, z: Tensor, mask: Tensor | None, rates: Tensor) -> Tensor:
+    def _after(self, past: Tensor | None, z: Tensor, mask: Tensor | None, rates: Tensor, tables: Powers) -> Tensor:
         """The state after z (batch, n, channels), 0 at padding."""
         n, lengths = z.shape[1], lengths_of(z, mask)
         if mask is not None:  # the last tokens of all sequences side by side
             at = torch.arange(n, device=z.device) - (n - lengths)[:, None]
             z = z.gather(1, at.clamp(min=0).unsqueeze(-1).expand_as(z)) * (at >= 0).unsqueeze(-1).to(z.dtype)
-        new = weighted_past(self._by_kernel(z), rates)
+        new = weighted_past(self._by_kernel(z), rates, tables)
         if past is not None:
             new = new + self._shared(past) * (rates * lengths.view(-1, 1, 1, 1).to(z.dtype)).exp()
         return new.flatten(1, 2)
