@@ -46,6 +46,7 @@ STUDIES = (
     "attention_cost",
     "solver_speed",
     "stepper_speed",
+    "prompt_speed",
     "generation_speed",
     "analysis_speed",
     "accuracy_for_time",

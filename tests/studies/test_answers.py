@@ -254,6 +254,13 @@ RESULTS = {
         {"rows": [{"way": "memory", "ratio": 1.0}, {"way": "spawn", "ratio": 0.9}, {"way": "spawn", "ratio": 0.95}]},
         "Speed of training on a file that is read as it goes, in memory 1: spawn 0.9 to 0.95; equal losses.",
     ),
+    "prompt_speed": (
+        {
+            "rows": [{"speed": _median(1.0), "memory": 1.0}, {"speed": _median(0.8), "memory": 1.25}],
+            "targets": MET,
+        },
+        f"A prefill takes 1 to 1.25 times the time of a forward pass and 1 to 1.25 times its memory; {ABOUT}",
+    ),
     "stepper_speed": (
         {
             "rows": [
