@@ -174,10 +174,10 @@ def solve(
     run = engine_for(backend, coefficient.device, tuple(axis.wraps for axis in system.axes))
 
     # powers of two: exact, and neither float32 nor squared norms can leave their range afterwards
-    a_scale, b_scale = _power_of_two(coefficient), _power_of_two(system.b)
+    a_scale, b_scale = (_power_of_two(size) for size in (coefficient.flatten(1).amax(1), _largest(system.b)))
     problem = Problem(system.a, a_scale, system.b.div_(b_scale[:, None, None]), system.axes, system.exchange)
-    u = coefficient.new_zeros(len(coefficient), *grid.shape)
     x, y = system.axes
+    u = _zeros((len(coefficient), *grid.shape), coefficient)
     inside = u[:, x.unknown, y.unknown]
     rho, floor, iterations, status, method = run(problem, inside, tol, max_iterations, threads)
     level = _level(problem, system.walls, inside, a_scale / b_scale)
@@ -250,10 +250,19 @@ def _level(problem: Problem, walls: Walls, u: Tensor, scale: Tensor) -> Tensor |
     return None if walls.level is None else walls.level * scale
 
 
-def _power_of_two(values: Tensor) -> Tensor:
-    """2^k ≥ max|v| per sample, (batch,); 1 where all is zero."""
+def _zeros(shape: tuple[int, ...], like: Tensor) -> Tensor:
+    """Zeros, which on a CPU the engine's threads are the first to touch: numpy leaves the system to clear pages."""
+    return torch.from_numpy(np.zeros(shape)) if like.device.type == "cpu" else like.new_zeros(shape)
+
+
+def _largest(values: Tensor) -> Tensor:
+    """max|v| per sample, (batch,)."""
     flat = values.flatten(1)
-    size = torch.maximum(-flat.amin(1), flat.amax(1))  # each ten times as fast as aminmax along an axis
+    return torch.maximum(-flat.amin(1), flat.amax(1))  # each ten times as fast as aminmax along an axis
+
+
+def _power_of_two(size: Tensor) -> Tensor:
+    """2^k ≥ size per sample, (batch,); 1 where it is zero."""
     return torch.where(size > 0, torch.ldexp(torch.ones_like(size), torch.frexp(size)[1]), 1.0)
 
 
