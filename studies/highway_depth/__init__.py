@@ -3,19 +3,19 @@
     python -m studies.highway_depth
     python -m studies.highway_depth --preset medium
 
-Convolutional residual networks in the two forms of the paper (arXiv:2501.17086), h + g(h) and ReLU(h + g(h)), learn the
-pressure of Darcy flow from the coefficient; a pre-norm transformer, and a residual network of causal convolutions, learn
-the characters of a text. Each is trained by
-backpropagation, by Highway-BP with k sweeps, by the fixed-point iteration (γ = 1: the highway term is off), and with
-other shares γ of the residual path counted with the costly part. A GRU copies symbols over distractors, its layers the
-steps of a sequence. Every arm has the same starts, batches and budget, and its own rate, chosen on validation data from
-the same grid with seeds that no verdict uses. Memory is that of one step in a process of its own;
-`studies.highway_pipeline` has the time on two processes.
+Convolutional residual networks in the two forms of the paper (arXiv:2501.17086), h + g(h) and ReLU(h + g(h)), learn
+the pressure of Darcy flow from the coefficient; a pre-norm transformer, and a residual network of causal
+convolutions, learn the characters of a text. Each is trained by backpropagation, by Highway-BP with k sweeps, by the
+fixed-point iteration (γ = 1: the highway term is off), and with other shares γ of the residual path counted with the
+costly part. A GRU copies symbols over distractors, its layers the steps of a sequence. Every arm has the same starts,
+batches and budget, and its own rate, chosen on validation data from the same grid with seeds that no verdict uses.
+Memory is that of one step in a process of its own; `studies.highway_pipeline` has the time on two processes.
 
 Of the preset "medium", the residual network of the verdicts is the one over a text. On fields, single trainings by
 backpropagation from one start that differ in the order of their batches differ by 2 to 11 % in their error, with 8 and
-16 channels, 16 and 24 layers, 8 to 16 nodes an axis, 200 to 600 steps, averaged weights or not; on the text by 1 %. That,
-and the grid of rates whose best lies inside, was chosen with seeds 100 to 127 and 1100 to 1127 by backpropagation alone.
+16 channels, 16 and 24 layers, 8 to 16 nodes an axis, 200 to 600 steps, averaged weights or not; on the text by 1 %.
+That, and the grid of rates whose best lies inside, was chosen with seeds 100 to 127 and 1100 to 1127 by backpropagation
+alone.
 """
 
 from __future__ import annotations

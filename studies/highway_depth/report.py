@@ -28,9 +28,9 @@ SMALLEST_NATS = 0.05 * GUESSING
 BASE = "backprop"
 UNITS = dict.fromkeys(NETWORKS, "relative L2") | dict.fromkeys(TEXT, "perplexity") | {"gru": "nats an answer"}
 EXPECTED = {
-    "resnet, text": "k = 0 and the fixed-point iteration at k = 4 are worse, since their gradients turn away (cosine of "
-    "k = 0 in pilots by backpropagation 0.86 at the end) and the latter knows the last five layers alone; k = 1 costs "
-    "1 to 3 % and is equivalent or undecided; k = 2, 4 and 8 are equivalent, with cosines of 0.97, 0.999 and 1",
+    "resnet, text": "k = 0 and the fixed-point iteration at k = 4 are worse, since their gradients turn away (cosine "
+    "of k = 0 in pilots by backpropagation 0.86 at the end) and the latter knows the last five layers alone; k = 1 "
+    "costs 1 to 3 % and is equivalent or undecided; k = 2, 4 and 8 are equivalent, with cosines of 0.97, 0.999 and 1",
     "transformer": "of k = 0 to 4 the result is known from a first run with these seeds; k = 8 is equivalent, as k = 4 "
     "is",
     "gru": "the fixed-point iteration guesses at k = 0 and is worse at k = 4, since it sees as many steps back and the "
