@@ -263,13 +263,17 @@ def _draw_errors(results: Mapping[str, Any], path: Path) -> None:
                 axis.errorbar(x, mean, [mean - low, high - mean], label=label, capsize=2, **style)
             axis.set_xticks(range(len(places)), [str(k) for k in places])
             if nats:
-                axis.set_ylabel("test error − backpropagation's, nats")
+                axis.set_ylabel("difference, nats an answer")
             else:
                 axis.set_yscale("log")
                 low, high = axis.get_ylim()
                 ticks(
                     axis.yaxis,
-                    [t for t in (0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0, 4.0) if low <= t <= high],
+                    [
+                        t
+                        for t in (0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.3, 1.4, 1.6, 2.0, 3.0, 4.0)
+                        if low <= t <= high
+                    ],
                 )
             axis.set(title=_title(case), xlabel="sweeps k")
         if main[0][0] != "gru":
