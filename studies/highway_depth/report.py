@@ -178,7 +178,7 @@ def print_report(results: Mapping[str, Any], config: Config) -> None:
         about = f"{_title((network, depth))}, {own[0]['parameters']:,} parameters: test {own[0]['unit']}"
         print(f"\n{about}, mean of {len(own[0]['errors'])} seeds; first: the arm errs less")
         if network in EXPECTED and len(own) > 1:
-            print(f"expected before the run: {EXPECTED[network]}")
+            print(f"expected of --preset medium before it was run: {EXPECTED[network]}")
         compared = "error - backprop's" if network == "gru" else "ln(error / backprop's)"
         print_table(
             own,
