@@ -119,6 +119,28 @@ class Transformer(ResidualNet):
         return values[:, None, None, None]
 
 
+class CausalConvNet(ResidualNet):
+    """Tokens (members, batch, length) → logits (members, batch, length, symbols): h + conv(ReLU(norm h)), K = 1, the
+    convolution over three places, none of them ahead; the pre-activation form of the paper, over a text.
+
+    depth : residual layers; their last place sees 2·depth characters back
+    """
+
+    def __init__(self, symbols: int, *, width: int, depth: int) -> None:
+        super().__init__()
+        self.members, self.width = 1, width
+        self.stem = _Embedding(symbols, 0, width)
+        self.blocks = nn.ModuleList(_CausalBlock(width) for _ in range(depth))
+        self.head = nn.Sequential(nn.LayerNorm(width, elementwise_affine=False), _Linear(width, symbols))
+        self.layers = [Layer(block) for block in self.blocks]
+
+    def by_member(self, state: Tensor) -> Tensor:
+        return state.flatten(1)
+
+    def as_state(self, values: Tensor) -> Tensor:
+        return values[:, None, None, None]
+
+
 def together(make: Callable[[], ResidualNet], seeds: Sequence[int]) -> ResidualNet:
     """One network of a member per seed, each initialised as make() does after ``torch.manual_seed(seed)``."""
     ones: dict[int, ResidualNet] = {}
@@ -181,14 +203,30 @@ class _Linear(nn.Module):
 
 
 class _Embedding(nn.Module):
+    """length : places with a vector each; 0 for none"""
+
     def __init__(self, symbols: int, length: int, width: int) -> None:
         super().__init__()
         self.tokens = nn.Parameter(torch.randn(1, symbols, width))
-        self.places = nn.Parameter(0.3 * torch.randn(1, length, width))
+        self.places = nn.Parameter(0.3 * torch.randn(1, length, width)) if length else None
 
     def forward(self, tokens: Tensor) -> Tensor:
         member = torch.arange(len(tokens), device=tokens.device)[:, None, None]
-        return self.tokens[member, tokens] + self.places[:, None, : tokens.shape[-1]]
+        found = self.tokens[member, tokens]
+        return found if self.places is None else found + self.places[:, None, : tokens.shape[-1]]
+
+
+class _CausalBlock(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm, self.conv = nn.LayerNorm(width, elementwise_affine=False), _Linear(3 * width, width)
+        with torch.no_grad():
+            self.conv.weight.mul_(2**0.5)  # half of what the ReLU is given is lost
+
+    def forward(self, h: Tensor) -> Tensor:
+        seen = F.pad(F.relu(self.norm(h)), (0, 0, 2, 0))
+        places = h.shape[-2]
+        return self.conv(torch.cat([seen[..., i : i + places, :] for i in range(3)], -1))
 
 
 class _Attention(nn.Module):

@@ -16,14 +16,15 @@ from torch import Tensor, nn
 from sciops.grids import Grid
 from sciops.pde import darcy
 from sciops.random_fields import gaussian_random_field, two_phase
-from studies.highway_depth.networks import ConvNet, ResidualNet, Transformer, together
+from studies.highway_depth.networks import CausalConvNet, ConvNet, ResidualNet, Transformer, together
 from studies.kit.stepping import shuffled
 from studies.kit.text_training import text_data
 
 if TYPE_CHECKING:
     from studies.highway_depth import Config
 
-NETWORKS = ("resnet, pre", "resnet, post", "transformer")
+NETWORKS = ("resnet, pre", "resnet, post", "transformer", "resnet, text", "gru")
+TEXT = ("transformer", "resnet, text")
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,8 @@ class Task:
 
 
 def task_of(network: str, config: Config) -> Task:
-    if network == "transformer":
-        return _text(config.corpus, config.length, config.text_width, config.text_batch, config.scored)
+    if network in TEXT:
+        return _text(network, config.corpus, config.length, config.text_width, config.text_batch, config.scored)
     sizes = (config.train, config.validation, config.test)
     return _fields(network.split(", ")[1], config.points, sizes, config.width, config.batch)
 
@@ -104,7 +105,7 @@ def _fields(form: str, points: int, sizes: tuple[int, int, int], width: int, bat
     return Task(make, drawn, stacked, losses, errors, "relative L2 error")
 
 
-def _text(corpus: str, length: int, width: int, batch: int, scored: int) -> Task:
+def _text(network: str, corpus: str, length: int, width: int, batch: int, scored: int) -> Task:
     data = text_data(corpus, kind="characters", size=256)
     train = torch.from_numpy(np.asarray(data.train, dtype=np.int64))
 
@@ -136,7 +137,13 @@ def _text(corpus: str, length: int, width: int, batch: int, scored: int) -> Task
         return (torch.stack(total).sum(0) / len(starts)).exp()
 
     stacked = lambda batches: tuple(torch.stack(parts) for parts in zip(*batches))  # noqa: E731
-    make = lambda depth: Transformer(len(data.tokenizer), length=length, width=width, depth=depth)  # noqa: E731
+    symbols = len(data.tokenizer)
+
+    def make(depth: int) -> ResidualNet:
+        if network == "transformer":
+            return Transformer(symbols, length=length, width=width, depth=depth)
+        return CausalConvNet(symbols, width=width, depth=depth)
+
     return Task(make, drawn, stacked, losses, errors, "perplexity of a character")
 
 
@@ -205,7 +212,7 @@ def trained(network: str, depth: int, arm: Arm, config: Config) -> dict[str, Any
     diverged; looks, probes, parameters : see `_together`, of the second trainings
     """
     torch.set_num_threads(1)
-    rates = config.text_rates if network == "transformer" else config.rates
+    rates = {"transformer": config.text_rates, "resnet, text": config.conv_rates}.get(network, config.rates)
     many = network in config.networks and network != "transformer" and depth == config.depth
     choosing, seeds = (config.choosing, config.seeds) if many else (config.few_choosing, config.few_seeds)
     plan = [(seed, rate) for seed in choosing for rate in rates]
@@ -225,7 +232,7 @@ def _together(
     probes : for backpropagation, the same for other numbers of sweeps, at the start and at the end
     """
     task = task_of(network, config)
-    steps = config.text_steps if network == "transformer" else config.steps
+    steps = config.text_steps if network in TEXT else config.steps
     net = together(partial(task.make, depth), [seed for seed, _ in plan])
     optimizer = MemberAdam(net, torch.tensor([rate for _, rate in plan]))
     streams = {seed: task.drawn(seed) for seed, _ in plan}

@@ -213,8 +213,12 @@ RESULTS = {
                 {"network": "transformer", "depth": 12, "k": None, "run": [0]},
             ],
             "summary": [
-                {"gamma": 1.0, "against_same_k": {"winner": "second", "difference": 0.6931471805599453}},
-                {"gamma": 0.0},
+                {
+                    "network": "transformer",
+                    "gamma": 1.0,
+                    "against_same_k": {"winner": "second", "difference": 0.6931471805599453},
+                },
+                {"network": "transformer", "gamma": 0.0},
             ],
             "costs": [{"k": 2, "memory": 1.5, "time": 1.25}, {"k": None, "memory": 1.0, "time": 1.0}],
         },

@@ -9,8 +9,8 @@ from torch import nn
 
 from sciops.training.gradients import Layer
 from studies import highway_depth as study
-from studies.highway_depth import costs, report
-from studies.highway_depth.networks import ESTIMATED, ConvNet, ResidualNet, Transformer, split, together
+from studies.highway_depth import costs, over_time, report
+from studies.highway_depth.networks import ESTIMATED, CausalConvNet, ConvNet, ResidualNet, Transformer, split, together
 from studies.highway_depth.training import Arm, MemberAdam, compared
 
 DEPTH = 4
@@ -18,9 +18,10 @@ MADE = {
     "pre": lambda: ConvNet("pre", width=3, depth=DEPTH),
     "post": lambda: ConvNet("post", width=3, depth=DEPTH),
     "text": lambda: Transformer(7, length=5, width=8, depth=DEPTH),
+    "text, convolutions": lambda: CausalConvNet(7, width=6, depth=DEPTH),
 }
 TINY = study.Config(
-    networks=("resnet, pre",),
+    networks=("resnet, pre", "gru"),
     iterations=(0, 3),
     depth=4,
     depths=(2,),
@@ -35,14 +36,21 @@ TINY = study.Config(
     looks=2,
     probed=(0, 3),
     cost_networks=(),
+    time_length=6,
+    time_width=4,
+    time_batch=4,
+    time_steps=3,
+    time_scored=4,
+    time_iterations=(0, 5),
+    time_rates=(1e-2, 2e-2),
 )
 
 
 def _case(kind):
     net = together(MADE[kind], [0, 1, 0]).double()
-    shape = (3, 2, 5) if kind == "text" else (2, 3, 6, 6)
+    shape = (3, 2, 5) if kind.startswith("text") else (2, 3, 6, 6)
     torch.manual_seed(5)
-    x = torch.randint(0, 7, shape) if kind == "text" else torch.randn(shape, dtype=torch.float64)
+    x = torch.randint(0, 7, shape) if kind.startswith("text") else torch.randn(shape, dtype=torch.float64)
     weight = torch.randn(net(x).shape, dtype=torch.float64)
 
     def gradient(**how):
@@ -61,9 +69,18 @@ def test_all_sweeps_give_the_exact_gradient_of_every_member(kind):
         assert np.allclose([cosine, ratio], 1, atol=1e-12, rtol=0)
         assert max(compared(gradient(iterations=1, gamma=gamma), truth, 3)[0]) < 1 - 1e-4
     one = together(MADE[kind], [1]).double()
-    own = x[1:2] if kind == "text" else x[:, 1:2]
-    said = net(x)[1:2] if kind == "text" else net(x)[:, 1:2]
+    own = x[1:2] if kind.startswith("text") else x[:, 1:2]
+    said = net(x)[1:2] if kind.startswith("text") else net(x)[:, 1:2]
     assert torch.allclose(one(own), said, atol=1e-12)
+
+
+def test_convolutions_over_a_text_see_no_character_ahead():
+    net = CausalConvNet(7, width=6, depth=3).double()
+    x = torch.randint(0, 7, (1, 2, 9), generator=torch.Generator().manual_seed(0))
+    other = x.clone()
+    other[..., 5] = (x[..., 5] + 1) % 7
+    same = (net(x) == net(other)).all(-1)
+    assert same[..., :5].all() and not same[..., 5:].any()
 
 
 def test_the_estimated_share_is_that_of_each_member():
@@ -113,7 +130,13 @@ def test_every_member_has_the_steps_of_adam_with_its_own_rate_and_clipping():
 def test_a_small_run_leaves_its_numbers(tmp_path, capsys):
     config = study.Config(**{**vars(TINY), "output": tmp_path})
     results = study.run(config)
-    rows = {(r["depth"], r["arm"]): r for r in results["summary"]}
+    gru = {r["arm"]: r for r in results["summary"] if r["network"] == "gru"}
+    assert list(gru) == ["backprop", "k = 0", "k = 5", "fixed point, k = 0"]
+    # as many sweeps as matter are exact: the same training, up to rounding; the other rules are not
+    assert abs(gru["k = 5"]["difference"]) < 1e-5 and gru["k = 5"]["winner"] == "equivalent"
+    assert np.allclose(gru["k = 5"]["cosine"], 1, atol=1e-6) and gru["k = 0"]["cosine"][0] < 1 - 1e-6
+    assert gru["fixed point, k = 0"]["cosine"][0] < gru["k = 0"]["cosine"][0]
+    rows = {(r["depth"], r["arm"]): r for r in results["summary"] if r["network"] != "gru"}
     arms = ["backprop", "k = 0", "k = 3", "fixed point, k = 2", "k = 1, γ*", "k = 1, γ = 0.5"]
     assert list(rows) == [
         *((4, arm) for arm in arms[:4]),
@@ -125,6 +148,7 @@ def test_a_small_run_leaves_its_numbers(tmp_path, capsys):
     assert {(r["depth"], r["when"], r["k"]) for r in results["probes"]} == {
         *((4, when, k) for when in ("start", "end") for k in (0, 3)),
         *((2, when, 0) for when in ("start", "end")),
+        *((6, when, k) for when in ("start", "end") for k in (0, 3)),
     }
     assert {p.name for p in (tmp_path / "figures").iterdir()} == {"errors.png", "cosines.png"}
     assert "claims of the paper" in capsys.readouterr().out
@@ -157,4 +181,8 @@ def test_costs_are_of_the_step_that_is_asked_for():
 def test_refusals(tmp_path):
     with pytest.raises(ValueError, match="--networks unet: expected some of 'resnet, pre'"):
         study.run(study.Config(networks=("unet",), output=tmp_path))
+    with pytest.raises(ValueError, match="--share-networks gru: expected some of 'resnet, pre'"):
+        study.run(study.Config(share_networks=("gru",), output=tmp_path))
+    with pytest.raises(ValueError, match="γ 'estimated' over time: expected a number"):
+        over_time.way_back(Arm(1, "estimated"))
     assert Arm(None).name == "backprop" and Arm(4, 1.0).name == "fixed point, k = 4"
