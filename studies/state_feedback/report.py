@@ -24,8 +24,8 @@ _SAID = (
 EXPECTED = {
     "copy": "both modes better than FT-BPTT and, after 1000 steps, as good as BPTT, linspace learning later than gate; "
     "FT-BPTT and TBPTT at guessing",
-    "words": "BPTT better than FT-BPTT by 4 to 6 % of its perplexity; both modes better than FT-BPTT; gate closes 60 to "
-    "90 % of the gap and linspace 40 to 75 %: not as good as BPTT, of gate perhaps undecided; gate better than BPTT in "
+    "words": "BPTT better than FT-BPTT by 4 to 6 % of its perplexity; both modes better than FT-BPTT; gate closes 60 "
+    "to 90 % of the gap, linspace 40 to 75 %: not as good as BPTT, of gate perhaps undecided; gate better than BPTT in "
     "the same time, linspace undecided",
 }
 """What was expected of a task, by the first word of its name, from pilots (seeds from 100 on, validation data), written
