@@ -107,7 +107,7 @@ PRESETS = {
         batch=32,
         held_out=500,
         truncation=8,
-        rates=(1e-2, 2e-2, 4e-2),
+        rates=(5e-3, 1e-2, 2e-2, 4e-2),
         looks=10,
         first_seed=10,
         output=Path("runs/state_feedback_memory"),
@@ -180,8 +180,9 @@ def run(config: Config) -> dict[str, Any]:
             (word_task(corpus, vocabulary=size, length=length, held_out=config.held_out, **how), config.word_steps)
         )
     tuned = config.tuning_seeds > 0 and len(config.rates) > 1
-    each = config.tuning_seeds * len(config.rates) + config.seeds if tuned else config.seeds * len(config.rates)
-    total = len(plans) * (len(config.arms) + config.equal_time) * each
+    own = config.seeds * (1 if tuned else len(config.rates))
+    tries = config.tuning_seeds * len(config.rates) if tuned else 0
+    total = len(plans) * (len(config.arms) * (tries + own) + config.equal_time * own)
     text = hashlib.sha256(read_corpus(corpus).encode()).hexdigest()
     given = {"text": text, **shape, **picked(config, "vocabulary sequences held_out")}
     rows: list[dict[str, Any]] = []

@@ -174,9 +174,9 @@ def draw(results: Mapping[str, Any], folder: Path) -> None:
                 axis.plot([np.mean(tests)], [place], linestyle="none", color=style["color"], marker=style["marker"])
             axis.set(xscale="log", title=task["name"], xlabel=f"test {task['unit']}")
             axis.set_ylim(len(arms) - 0.5, -0.5)
-            axis.xaxis.set_major_formatter("{x:.3g}")
             shown_here = [r["test"] for r in runs if r["task"] == task["name"]]
             if max(shown_here) < 10 * min(shown_here):  # over decades the labels between them would overlap
+                axis.xaxis.set_major_formatter("{x:.3g}")
                 axis.xaxis.set_minor_formatter("{x:.3g}")
                 axis.tick_params(axis="x", which="both", labelrotation=45)
             else:
@@ -193,8 +193,10 @@ def draw(results: Mapping[str, Any], folder: Path) -> None:
                     values = np.array([[c[key] for c in r["closeness"]] for r in mine])
                     band(axis, steps, values, label=_name(arm), style=style, alpha=0.12)
                 axis.set_ylabel(label)
-            axes[1, column].set_yscale("log")
-            _plain_log(axes[1, column].yaxis)
+            low, high = axes[1, column].get_ylim()
+            if not high < 3 * low:  # within a factor of 3 a log axis would have one label
+                axes[1, column].set_yscale("log")
+                _plain_log(axes[1, column].yaxis)
             axes[1, column].set_xlabel("optimiser step")
             axes[0, column].set_title(task["name"])
         _legend(fig, axes)
@@ -221,11 +223,13 @@ def _name(arm: str) -> str:
 
 
 def _plain_log(axis: Any) -> None:
-    """A log axis with plain numbers at 1, 2, 3, 5 and 7."""
+    """A log axis with plain numbers at 1, 2, 3, 5 and 7; with powers of ten where it spans more than two of them."""
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-    axis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
-    axis.set_major_formatter(StrMethodFormatter("{x:.3g}"))
+    low, high = axis.get_view_interval()
+    if high < 200 * low:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
+        axis.set_major_formatter(StrMethodFormatter("{x:.3g}"))
     axis.set_minor_formatter(NullFormatter())
 
 
