@@ -15,6 +15,8 @@ from studies.kit.verdicts import seed_verdict
 EQUAL_TIME = "BPTT, equal time"
 SHARED = (("DSF gate", "DSF linspace"), ("Highway k = 1", "DSF gate"), ("DSF gate", "TBPTT"), ("DSF linspace", "TBPTT"))
 """Pairs of arms whose shares of the gap are compared."""
+NEAR = 0.1
+"""Smallest effect of interest beside BPTT, of the mean gap between it and FT-BPTT: "as good" is to within this."""
 
 
 def summary(tasks: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -26,6 +28,9 @@ def summary(tasks: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]
     shares : the same share for every seed, with its mean and interval over seeds; None where there is no gap to close
     against_truncation, against_exact, against_equal_time : `seed_verdict` of the arm (first) and FT-BPTT, BPTT, or BPTT
         in the same time, None where it was left out
+    near : that of the arm and BPTT with `NEAR` of the mean gap as the smallest effect; None without a gap
+    learnt : median over the seeds of the first look at which the validation error is below a tenth of that without
+        memory, in optimiser steps; nan where half of the trainings or more never get there
     seconds : mean training time;  speed : BPTT's over it
     cosine, norm_ratio : means at the first, the middle and the last look
     """
@@ -51,6 +56,10 @@ def summary(tasks: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]
                     "against_truncation": seed_verdict(_tests(of_arm), _tests(chosen["FT-BPTT"])),
                     "shares": shares,
                     "against_exact": seed_verdict(_tests(of_arm), _tests(chosen["BPTT"])),
+                    "near": seed_verdict(_tests(of_arm), _tests(chosen["BPTT"]), smallest=NEAR * (cut - exact))
+                    if gap
+                    else None,
+                    "learnt": _learnt(of_arm, task.get("trivial", math.nan)),
                     "against_equal_time": timed,
                     "seconds": _mean(of_arm, "seconds"),
                     "speed": _mean(chosen["BPTT"], "seconds") / _mean(of_arm, "seconds"),
@@ -58,6 +67,47 @@ def summary(tasks: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]
                     "norm_ratio": _looks(of_arm, "norm_ratio"),
                 }
             )
+    return rows
+
+
+def claims(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What is said of every mode of state feedback on every task: {"task", "arm", "claim", "verdict", "says"}.
+
+    says : "yes", "no", "undecided" or "too few seeds". As good as BPTT: yes where the interval of the difference lies
+        within `NEAR` of the gap, or where the mode is better by more than that; no where it is worse by more.
+    """
+    found = []
+    for row in rows:
+        if not row["arm"].startswith("DSF"):
+            continue
+        asked = {
+            "better than FT-BPTT": (row["against_truncation"], {"first": "yes", "second": "no", "equivalent": "no"}),
+            f"as good as BPTT, to within {NEAR:.0%} of the gap": (
+                row["near"],
+                {"equivalent": "yes", "first": "yes", "second": "no"},
+            ),
+            "better than BPTT in the same time": (
+                row["against_equal_time"],
+                {"first": "yes", "second": "no", "equivalent": "no"},
+            ),
+        }
+        for claim, (verdict, words) in asked.items():
+            if verdict is not None:
+                says = words.get(verdict.winner, verdict.winner)
+                found.append({"task": row["task"], "arm": row["arm"], "claim": claim, "verdict": verdict, "says": says})
+    return found
+
+
+def tuned_rates(task: str, trials: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """One row an arm: {"task", "arm", "rate" (with the least validation error), "edge" (whether it is the least or the
+    greatest of the grid), "validation" (by rate)}."""
+    rows = []
+    for arm, own in grouped(trials, "arm").items():
+        by_rate = {rate: _mean(same, "validation") for rate, same in grouped(own, "rate").items()}
+        best = best_rate(own)
+        edge = best in (min(by_rate), max(by_rate))
+        validation = {f"{rate:g}": value for rate, value in sorted(by_rate.items())}
+        rows.append({"task": task, "arm": arm, "rate": best, "edge": edge, "validation": validation})
     return rows
 
 
@@ -114,10 +164,18 @@ def verdicts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
             shares = best.get("shares")
             within = f" [{shares['low']:.0%}, {shares['high']:.0%}]" if shares else ""
             parts.append(f"the best mode, {best['arm']}, closes {best['closed']:.0%}{within} of the gap to BPTT")
+            for words, winners in (("as good as", ("equivalent", "first")), ("not as good as", ("second",))):
+                names = [row["arm"].removeprefix("DSF ") for row in fed if _winner(row.get("near")) in winners]
+                if names:
+                    parts.append(f"DSF {words} BPTT, to within {NEAR:.0%} of the gap: {', '.join(names)}")
         elif fed:
             parts.append("BPTT is not shown to be better than FT-BPTT: no gap to close")
         lines.append(f"{task}: " + "; ".join(parts))
     return lines
+
+
+def _winner(verdict: Verdict | None) -> str:
+    return verdict.winner if verdict else ""
 
 
 def clear_sign(verdict: Verdict | None) -> int:
@@ -134,6 +192,16 @@ def best_rate(runs: Sequence[Mapping[str, Any]]) -> float:
 def _at_best_rate(runs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     best = grouped(runs, "rate")[best_rate(runs)]
     return sorted(best, key=lambda r: r["seed"])
+
+
+def _learnt(runs: Sequence[Mapping[str, Any]], trivial: float) -> float:
+    """Median of the first step at which the validation error is below a tenth of the trivial one; nan for never."""
+    first = [
+        min((look["step"] for look in r.get("history", ()) if look["validation"] < 0.1 * trivial), default=math.inf)
+        for r in runs
+    ]
+    middle = float(np.median(first))
+    return middle if math.isfinite(middle) else math.nan
 
 
 def _tests(runs: Sequence[Mapping[str, Any]]) -> list[float]:

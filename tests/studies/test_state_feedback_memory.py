@@ -80,9 +80,39 @@ def test_shares_of_the_gap_are_paired_by_seed():
     says = {(r["first"], r["second"]): (r["says"], round(r["gap"], 6)) for r in share_verdicts(rows)}
     assert says["DSF gate", "DSF linspace"] == ("more", 0.4) and says["DSF linspace", "TBPTT"] == ("more", 0.4)
     assert "gate, linspace" in comparisons.verdicts(rows)[0] and "equal time" not in comparisons.verdicts(rows)[0]
+    assert "not as good as BPTT, to within 10% of the gap: gate, linspace" in comparisons.verdicts(rows)[0]
 
 
-def test_a_small_run_tunes_on_other_seeds(tmp_path, capsys):
+def test_as_good_is_to_within_a_tenth_of_the_gap():
+    looks = [{"step": 0, "cosine": 1.0, "norm_ratio": 1.0}]
+
+    def row(arm, seed, test):
+        history = [{"step": n, "validation": 2.0 * 0.1 ** (n / 20)} for n in (0, 10, 20, 30)]
+        return dict(task="t", arm=arm, seed=seed, rate=1.0, test=test, validation=test, seconds=1.0, diverged=False,
+                    closeness=looks, history=history)  # fmt: skip
+
+    noise = {"DSF gate": 0.02, "DSF linspace": 0.02, "DSF Hutchinson": 0.2}
+    tests = {"BPTT": 1.0, "FT-BPTT": 2.0, "DSF gate": 1.05, "DSF linspace": 1.2, "DSF Hutchinson": 1.2}
+    runs = [row(a, s, v + noise.get(a, 0.0) * (s - 2)) for a, v in tests.items() for s in range(5)]
+    rows = summary([{"name": "t", "trivial": 2.0}], runs)
+    assert all(r["learnt"] == 30 for r in rows)
+    claim = next(c["claim"] for c in comparisons.claims(rows) if "as good" in c["claim"])
+    says = {c["arm"]: c["says"] for c in comparisons.claims(rows) if c["claim"] == claim}
+    assert says == {"DSF gate": "yes", "DSF linspace": "no", "DSF Hutchinson": "undecided"}
+    line = comparisons.verdicts(rows)[0]
+    assert "DSF as good as BPTT, to within 10% of the gap: gate" in line and "not as good as BPTT" in line
+    assert not any("same time" in c["claim"] for c in comparisons.claims(rows))
+
+
+def test_a_rate_at_the_edge_of_its_grid_is_said():
+    trials = [{"arm": "a", "rate": r, "validation": v} for r, v in ((1.0, 3.0), (2.0, 1.0), (4.0, 2.0))]
+    trials += [{"arm": "b", "rate": r, "validation": v} for r, v in ((1.0, 3.0), (2.0, 2.0), (4.0, 1.0))]
+    found = comparisons.tuned_rates("t", trials)
+    assert [(r["rate"], r["edge"]) for r in found] == [(2.0, False), (4.0, True)]
+    assert found[0]["validation"] == {"1": 3.0, "2": 1.0, "4": 2.0}
+
+
+def test_a_small_run_tunes_on_other_seeds(tmp_path, capsys, monkeypatch):
     arms = ("BPTT", "FT-BPTT", "DSF gate")
     config = study.Config(
         **{**study._TUNED, "arms": arms, "seeds": 2}, memory_tasks=("copy", "adding"), memory_lengths=(5, 6),
@@ -93,7 +123,13 @@ def test_a_small_run_tunes_on_other_seeds(tmp_path, capsys):
     assert {r["seed"] for r in found["runs"]} == {0, 1} and len(found["runs"]) == 3 * len(arms) * 2
     assert all(len({r["rate"] for r in found["runs"] if (r["task"], r["arm"]) == key}) == 1
                for key in {(r["task"], r["arm"]) for r in found["runs"]})  # fmt: skip
-    assert "too few seeds" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "too few seeds" in printed and "validation error by rate" in printed and "expected of copy, T = 5" in printed
+    assert len(list((tmp_path / "cells").glob("*.json"))) == len(arms) * 3 * (2 + 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(study, "finished", lambda folder, results, *rest, **options: results)
+        patch.setattr(study, "train", lambda *task, **options: pytest.fail("a training that is kept is trained again"))
+        assert study.run(config)["runs"] == found["runs"]
     with pytest.raises(ValueError, match="--memory-lengths .5,. and --memory-steps .1, 2.: expected one number each"):
         study.run(
             study.Config(memory_tasks=("copy", "adding"), memory_lengths=(5,), memory_steps=(1, 2), output=tmp_path)
