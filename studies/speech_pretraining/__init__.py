@@ -36,6 +36,7 @@ from studies.kit.study import finished
 from studies.kit.timing import threads
 from studies.speech_pretraining.costs import crossings, step_costs
 from studies.speech_pretraining.data import Speech, prepared
+from studies.speech_pretraining.distant import Distant
 from studies.speech_pretraining.report import answer, between, draw, gains, print_report, summary
 from studies.speech_pretraining.runs import ARMS, ENCODERS, fine_tuned, pretrained
 
@@ -88,6 +89,7 @@ class Config:
     cost_frames: int = 1600  # frames of a step there, in all its recordings
     memory_seconds: tuple[float, ...] | None = None  # lengths of them at which memory is measured; by default all
     rounds: int = 3  # in which every mixer's step is timed
+    distant: Distant = Distant()  # recordings of words whose targets need distant tokens
     threads: int = 1  # of torch
     device: str = "cpu"  # where models are trained; costs are measured on the CPU
     data_seed: int = 0  # of sentences, parts and the choice of labelled ones
