@@ -182,7 +182,11 @@ def fine_tuned(
         seed=seed,
         device=config.device,
     )
-    about = about_training(config, data, settings, mixer) | {"arm": arm, "labelled": config.labelled, "beam": config.beam}
+    about = about_training(config, data, settings, mixer) | {
+        "arm": arm,
+        "labelled": config.labelled,
+        "beam": config.beam,
+    }
     about["test_seconds"] = config.test_seconds if arm == "pretrained" else ()
     if start is not None:
         about["start"] = start["key"]
@@ -235,7 +239,7 @@ def fine_tuned(
 
 
 def stored_encoder(config: Config, record: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The encoder beside the record of a pre-training; those of before there was a digest are plain files of tensors."""
+    """The encoder beside the record of a pre-training; files from before there was a digest are plain tensors."""
     path = _folder(config) / f"{record['key']}.safetensors"
     with opened_tensors(path) as file:
         plain_file = file.metadata() is None

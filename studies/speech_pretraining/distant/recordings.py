@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from sciops.datasets.speech import EspeakConfig, SpeechCorpus, TonesConfig, Utterance, espeak_corpus, split, tones_corpus
+from sciops.datasets.speech import (
+    EspeakConfig,
+    SpeechCorpus,
+    TonesConfig,
+    Utterance,
+    espeak_corpus,
+    split,
+    tones_corpus,
+)
 from sciops.datasets.speech.corpus import cached_corpus
 from sciops.datasets.speech.espeak import PAUSES
 from sciops.files.json_files import plain
@@ -68,11 +76,15 @@ def counted(said: np.ndarray, vocabulary: int, most: int) -> np.ndarray:
 def permuted(said: np.ndarray, vocabulary: int, permutations: np.ndarray) -> np.ndarray:
     """The name that the first word, a key, gives to the word at each place: permutations[key, word] + 1.
 
-    permutations : (keys, vocabulary), each row of them the numbers 0 … vocabulary − 1. The key and the word beside it,
-    which convolutions hear together, have 0.
+    permutations : (keys, vocabulary), each row of them 0 … vocabulary − 1. The name is 0 where `after_key` is.
     """
     names = permutations[said[0] - vocabulary - 1, said[1:] - 1] + 1
-    return np.concatenate([[0, 0], names[1:]])
+    return after_key(said, np.concatenate([[0], names]))
+
+
+def after_key(said: np.ndarray, values: Any) -> np.ndarray:
+    """`values` at each word but the first two, which convolutions hear together: the key and the word beside it."""
+    return np.where(np.arange(len(said)) > 1, values, 0)
 
 
 def made_words(config: Config) -> SpeechCorpus:
@@ -114,11 +126,13 @@ def spoken(config: Config) -> Spoken:
     permutations = np.stack([rng.permutation(size) for _ in distant.keys])
     named = {
         "count": lambda said: counted(said, size, distant.most),
-        "key": lambda said: permuted(said, size, permutations),
+        "name": lambda said: permuted(said, size, permutations),
+        "key": lambda said: after_key(said, said[0] - size),
     }
     targets = {task: {name: [of(one) for one in parts[name].said] for name in PARTS} for task, of in named.items()}
     counts = (*map(str, range(1, distant.most)), f"{distant.most}+")
-    symbols = {"words": every, "count": counts, "key": tuple(f"name {i}" for i in range(1, size + 1))}
+    names = tuple(f"name {i}" for i in range(1, size + 1))
+    symbols = {"words": every, "count": counts, "name": names, "key": distant.keys}
     seconds = {name: [len(f) * mel.hop / corpus.sample_rate for f in parts[name].frames] for name in PARTS}
     about = {
         "family": family_of(config),
@@ -127,6 +141,7 @@ def spoken(config: Config) -> Spoken:
         "seconds": {name: float(np.mean(seconds[name])) for name in PARTS},
         "speakers": {name: len(set(parts[name].speakers)) for name in PARTS},
         "permutations": permutations.tolist(),
+        "alone": {task: _alone(parts, targets[task]) for task in distant.tasks},
         "versions": dict(corpus.about.get("versions", {})),
     }
     digest = hashlib.sha256(corpus.hash().encode())
@@ -135,6 +150,15 @@ def spoken(config: Config) -> Spoken:
             digest.update(frames.numpy().tobytes() + said.astype("<i8").tobytes())
     rest = {"sample_rate": corpus.sample_rate, "hash": digest.hexdigest(), "about": about}
     return Spoken(**parts, targets=targets, symbols=symbols, **rest)
+
+
+def _alone(parts: dict[str, Recordings], targets: dict[str, list[np.ndarray]]) -> float:
+    """Errors of the test where every word gets the class that it has most often in training."""
+    said, of = np.concatenate(parts["unlabelled"].said), np.concatenate(targets["unlabelled"])
+    often = np.zeros((said.max() + 1, of.max() + 1), np.int64)
+    np.add.at(often, (said, of), of > 0)
+    test, wanted = np.concatenate(parts["test"].said), np.concatenate(targets["test"])
+    return float((often.argmax(1)[test] != wanted)[wanted > 0].mean())
 
 
 def _part(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def own_settings(config: Config) -> Config:
     """The configuration with what `config.distant` says of encoders and trainings in place of its own."""
-    named = "parameters depth local front_channels bins codes steps labelled_batch pretrain_steps batch"
+    named = "parameters depth local front_channels bins codes labelled_batch pretrain_steps batch"
     return replace(config, **picked(config.distant, named), dropout=0.0)
 
 
@@ -37,15 +37,19 @@ def trained(
     seed: int,
     data: Spoken,
     start: Mapping[str, Any] | None = None,
+    *,
+    times: int = 1,
 ) -> dict[str, Any]:
     """The record of a training on one task, from nothing or from the pre-trained encoder of the record `start`.
 
+    times : the task's number of steps is taken so many times
+
     At every token of a word two linear maps name the word and its class; the loss is the sum of both cross-entropies.
     """
-    own, arm = own_settings(config), "scratch" if start is None else "pretrained"
-    settings = SpeechTraining(
-        steps=own.steps, batch=own.labelled_batch, rate=rate, seed=seed, device=own.device
-    )
+    own = own_settings(config)
+    arm = "pretrained" if start is not None else "scratch" if times == 1 else "longer"
+    steps = times * dict(zip(own.distant.tasks, own.distant.steps))[task]
+    settings = SpeechTraining(steps=steps, batch=own.labelled_batch, rate=rate, seed=seed, device=own.device)
     distant = picked(own.distant, "vocabulary keys words most pauses recordings validated tested validation test")
     about = about_training(own, data, settings, mixer) | {"task": task, "arm": arm, "distant": distant}
     if start is not None:
