@@ -103,7 +103,7 @@ class Config:
 
 
 PRESETS = {
-    "quick": Config(distant=Distant(tasks=("key",), recordings=800, steps=(150,), seeds=(0, 1))),
+    "quick": Config(distant=Distant(tasks=("key",), recordings=800, steps=(200,), seeds=(0, 1))),
     "short": Config(
         sentences=1200,
         longest=25,
@@ -162,8 +162,9 @@ PRESETS = {
             controls=("polynomial_4d", "mean_pool", "self_attention", "none", "degree_1", "no_gate"),
             longer=("mean_pool",),
             pretrained=("polynomial_4d", "mean_pool", "self_attention"),
-            steps=(800, 300, 200),
+            steps=(800, 300, 400),
             rates=(4e-3, 8e-3, 1.6e-2),
+            pretrain_rates=(4e-3, 8e-3, 1.6e-2),
         ),
         output=Path("runs/speech_pretraining/distant"),
     ),

@@ -29,12 +29,12 @@ EXPECTED: dict[str, dict[tuple[str, str], tuple[str, str]]] = {
     "count": {
         ("mean_pool", POM): (
             ABOVE,
-            "the product of word and state is in PoM's formula; the mean has it through GELU alone",
+            "word times state is PoM's formula, the mean has it through GELU; 14 against 0 % in a pilot",
         ),
-        ("self_attention", POM): (SAME, "attention finds the same words, and one pilot of PoM ended at 0 %"),
+        ("self_attention", POM): (SAME, "attention finds the same words; both ended near 0 % in a pilot"),
         ("none", POM): (ABOVE, "convolutions hear a quarter of a second"),
         ("degree_1", POM): (ABOVE, "8 against 0 % in a pilot, though a count is a mean of features of degree 1"),
-        ("no_gate", POM): (ABOVE, "without the gate no word chooses its own part of the state"),
+        ("no_gate", POM): (ABOVE, "without the gate no word chooses its own part; 11 against 0 % in a pilot"),
         ("polynomial", POM): (UNKNOWN, "a wider state, narrower layers"),
         ("mean_pool", "polynomial"): (ABOVE, "as for the smaller expansion"),
         ("self_attention", "polynomial"): (UNKNOWN, "not tried"),
@@ -42,7 +42,7 @@ EXPECTED: dict[str, dict[tuple[str, str], tuple[str, str]]] = {
     "name": {
         ("mean_pool", POM): (
             ABOVE,
-            "the mean learnt this later in a pilot, though one number of the recording is enough",
+            "the mean learnt this later in a pilot, 32 against 1 % at 300 steps",
         ),
         ("self_attention", POM): (SAME, "both near 0 % in a pilot"),
         ("none", POM): (ABOVE, "convolutions do not hear the key"),
@@ -50,11 +50,14 @@ EXPECTED: dict[str, dict[tuple[str, str], tuple[str, str]]] = {
         ("no_gate", POM): (UNKNOWN, "one number serves all words; 6 against 1 % in a pilot"),
     },
     "key": {
-        ("mean_pool", POM): (SAME, "a mean is enough"),
+        ("mean_pool", POM): (
+            SAME,
+            "a mean is enough; at 400 steps, while after 200 the mean was behind in a pilot, 44 against 4 %",
+        ),
         ("self_attention", POM): (SAME, "a mean is enough"),
         ("none", POM): (ABOVE, "convolutions do not hear the key"),
         ("degree_1", POM): (SAME, "no product is needed"),
-        ("no_gate", POM): (SAME, "all words need the same"),
+        ("no_gate", POM): (SAME, "all words need the same; 0 % in a pilot"),
     },
 }
 """By task and pair, error of the first − error of the second: what was expected before training, and why."""
