@@ -35,6 +35,8 @@ EXPECTED: dict[str, dict[tuple[str, str], tuple[str, str]]] = {
         ("none", POM): (ABOVE, "convolutions hear a quarter of a second"),
         ("degree_1", POM): (ABOVE, "8 against 0 % in a pilot, though a count is a mean of features of degree 1"),
         ("no_gate", POM): (ABOVE, "without the gate no word chooses its own part; 11 against 0 % in a pilot"),
+        ("neither", POM): (UNKNOWN, "neither products nor gates; added after degree_1 and no_gate were seen"),
+        ("mean_pool", "neither"): (UNKNOWN, "the same"),
         ("polynomial", POM): (UNKNOWN, "a wider state, narrower layers"),
         ("mean_pool", "polynomial"): (ABOVE, "as for the smaller expansion"),
         ("self_attention", "polynomial"): (UNKNOWN, "not tried"),
