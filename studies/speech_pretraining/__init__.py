@@ -162,7 +162,7 @@ PRESETS = {
             controls=("polynomial_4d", "mean_pool", "self_attention", "none", "degree_1", "no_gate"),
             longer=("mean_pool",),
             steps=(800, 300),
-            rates=(4e-3, 8e-3, 1.6e-2, 3.2e-2),
+            rates=(4e-3, 8e-3, 1.6e-2),
         ),
         output=Path("runs/speech_pretraining/distant"),
     ),

@@ -63,7 +63,6 @@ ENCODERS = {
     "degree_1": Encoder("polynomial", {"degree": 1, "expansion": 4 / 3}),
     "degree_3": Encoder("polynomial", {"degree": 3, "expansion": 4 / 9}),
     "no_gate": Encoder("polynomial", {"expansion": 1}, gate=False),
-    "neither": Encoder("polynomial", {"degree": 1, "expansion": 2}, gate=False),  # y = W_o mean_j GELU(W_p x_j)
     "no_convolution": Encoder("none", local=False),
 }
 """The encoders by name; any other name is that of a mixer with its own options."""

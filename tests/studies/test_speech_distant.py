@@ -28,7 +28,7 @@ def config(tmp_path):
         mixers=("polynomial_4d", "mean_pool"),
         controls=("mean_pool",),
         longer=("mean_pool",),
-        pretrained=("polynomial_4d", "mean_pool"),
+        pretrained=("polynomial_4d",),
         parameters=9_000,
         depth=1,
         front_channels=2,
@@ -39,7 +39,7 @@ def config(tmp_path):
         rates=(3e-3,),
         pretrain_steps=2,
         batch=4,
-        seeds=(0, 1),
+        seeds=(0,),
     )
     folders = {"corpora": tmp_path / "corpora", "output": tmp_path / "out"}
     return study.Config(family="tones", mixers=(), tuned=(), cost_seconds=(), distant=own, **folders)
@@ -94,10 +94,10 @@ def test_a_small_run_says_what_was_expected_and_is_read_back(config, capsys, mon
     said = capsys.readouterr().out
     assert "words of tones" in said and "from the word alone" in said and "as expected" in said
     assert {path.name for path in (config.output / "figures").iterdir()} == {"distant.png", "distant_curves.png"}
-    assert set(results["tasks"]["count"]["mean_pool"]) == {"scratch", "longer", "pretrained"}
+    assert set(results["tasks"]["count"]["mean_pool"]) == {"scratch", "longer"}
     assert set(results["tasks"]["key"]) == {"mean_pool"}
     runs_of = results["tasks"]["count"]["polynomial_4d"]
-    assert [len(run["curve"]) for run in runs_of["scratch"]] == [3, 3]
+    assert [len(run["curve"]) for run in runs_of["scratch"]] == [3]
     assert len(results["tasks"]["count"]["mean_pool"]["longer"][0]["curve"]) == 6
     assert runs_of["scratch"][0]["curve"][0] != runs_of["pretrained"][0]["curve"][0]
     main = [row for row in results["between"] if row["main"]]

@@ -35,8 +35,6 @@ EXPECTED: dict[str, dict[tuple[str, str], tuple[str, str]]] = {
         ("none", POM): (ABOVE, "convolutions hear a quarter of a second"),
         ("degree_1", POM): (ABOVE, "8 against 0 % in a pilot, though a count is a mean of features of degree 1"),
         ("no_gate", POM): (ABOVE, "without the gate no word chooses its own part; 11 against 0 % in a pilot"),
-        ("neither", POM): (UNKNOWN, "neither products nor gates; added after degree_1 and no_gate were seen"),
-        ("mean_pool", "neither"): (UNKNOWN, "the same"),
         ("polynomial", POM): (UNKNOWN, "a wider state, narrower layers"),
         ("mean_pool", "polynomial"): (ABOVE, "as for the smaller expansion"),
         ("self_attention", "polynomial"): (UNKNOWN, "not tried"),
@@ -265,8 +263,8 @@ def draw(results: Mapping[str, Any], folder: Path) -> None:
     arms = list(dict.fromkeys(row["arm"] for row in results["summary"]))
     most = max(len(mixers) for mixers in results["tasks"].values())
     caption = (
-        "Words with a wrong answer in new orders by new speakers; large: means, small: seeds; the line: what the word "
-        "alone says."
+        "Words with a wrong answer in new orders by new speakers; large: means, small: seeds; dotted: the error of the "
+        "likeliest answer to each word."
     )
     height = 1.1 + 0.36 * most
     with panels(folder / "distant.png", len(tasks), 3, width=3.2, height=height, caption=caption) as axes:
@@ -281,12 +279,13 @@ def draw(results: Mapping[str, Any], folder: Path) -> None:
                         axis.plot(np.mean(found), i + shift, "sDo"[j], color=PALETTE[j], markersize=6)
                 if task == tasks[0]:
                     axis.plot([], [], "sDo"[j], color=PALETTE[j], markersize=6, label=ARMS[arm])
-            axis.axvline(100 * about["alone"][task], color="0.4", linewidth=0.9, linestyle=":")
+            alone = {"color": "0.4", "linewidth": 0.9, "linestyle": ":", "label": "what the word alone says"}
+            axis.axvline(100 * about["alone"][task], **alone)
             axis.set_yticks(range(len(mixers)), list(mixers))
             axis.invert_yaxis()
             axis.set(xlabel="words with a wrong answer (%)", title=f"{task}: {QUESTIONS[task]}", xlim=(-2, None))
             axis.title.set_fontsize(8)
-        axes[0].figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(arms))
+        axes[0].figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(arms) + 1)
     caption = f"Cross-entropy of {tasks[0]} over the steps from nothing, mean and range of the seeds."
     with panels(folder / "distant_curves.png", 1, 1, width=5.6, height=3.2, caption=caption) as (axis,):
         for (mixer, own), style in zip(results["tasks"][tasks[0]].items(), series()):
