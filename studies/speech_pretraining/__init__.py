@@ -1,7 +1,7 @@
 """Whether the polynomial mixer is ahead of mean pooling and near attention on speech, and whether BEST-RQ helps them.
 
     python -m studies.speech_pretraining                       # minutes, on one core
-    python -m studies.speech_pretraining --preset distant      # tasks that need distant tokens: 40 minutes
+    python -m studies.speech_pretraining --preset distant      # tasks that need distant tokens: half an hour
     python -m studies.speech_pretraining --preset medium       # recordings of 10 s, five seeds: a quarter of an hour
     python -m studies.speech_pretraining --preset short        # recordings of a second, three seeds, CTC: 20 minutes
     python -m studies.speech_pretraining --preset full --device cuda

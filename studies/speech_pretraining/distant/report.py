@@ -233,7 +233,8 @@ def print_report(results: Mapping[str, Any], config: Config) -> None:
             ("corrected", lambda row: _corrected(row)),
             ("expected", lambda row: row.get("expected")),
             ("as expected", met),
-            title="error of the first − that of the second over seeds and test speakers; the first row is the main one",
+            title="error of the first − that of the second over seeds and test speakers"
+            + ("; the first row is the main one" if main["main"] else ""),
         )
     if results["gains"]:
         print_table(
