@@ -1,6 +1,7 @@
-"""Whether BEST-RQ pre-training helps CTC with little labelled speech, by mixer: polynomial, attention, mean pooling.
+"""Whether the polynomial mixer is ahead of mean pooling and near attention on speech, and whether BEST-RQ helps them.
 
     python -m studies.speech_pretraining                       # minutes, on one core
+    python -m studies.speech_pretraining --preset distant      # tasks that need distant tokens: half an hour
     python -m studies.speech_pretraining --preset medium       # recordings of 10 s, five seeds: a quarter of an hour
     python -m studies.speech_pretraining --preset short        # recordings of a second, three seeds, CTC: 20 minutes
     python -m studies.speech_pretraining --preset full --device cuda
@@ -15,6 +16,9 @@ speakers, once a training. An encoder of convolutions alone says what a mixer ad
 
 `--joined SECONDS` joins the utterances of a speaker to recordings of at least that length, `--channel` gives each a
 frequency response of its own, and `--targets tokens` fine-tunes to the phoneme of each token, whose times are known.
+
+`--preset distant` asks what a mixer carries: recordings of spoken words, where the answer at each word needs the whole
+recording (`distant`).
 
 Every training leaves a record, which is read back when the study runs again.
 """
@@ -36,6 +40,8 @@ from studies.kit.study import finished
 from studies.kit.timing import threads
 from studies.speech_pretraining.costs import crossings, step_costs
 from studies.speech_pretraining.data import Speech, prepared
+from studies.speech_pretraining.distant import Distant, check, compared, number_of_trainings
+from studies.speech_pretraining.distant import report as distant_report
 from studies.speech_pretraining.report import answer, between, draw, gains, print_report, summary
 from studies.speech_pretraining.runs import ARMS, ENCODERS, fine_tuned, pretrained
 
@@ -88,6 +94,7 @@ class Config:
     cost_frames: int = 1600  # frames of a step there, in all its recordings
     memory_seconds: tuple[float, ...] | None = None  # lengths of them at which memory is measured; by default all
     rounds: int = 3  # in which every mixer's step is timed
+    distant: Distant = Distant()  # recordings of words whose answers need distant tokens
     threads: int = 1  # of torch
     device: str = "cpu"  # where models are trained; costs are measured on the CPU
     data_seed: int = 0  # of sentences, parts and the choice of labelled ones
@@ -96,7 +103,7 @@ class Config:
 
 
 PRESETS = {
-    "quick": Config(),
+    "quick": Config(distant=Distant(tasks=("key",), recordings=800, steps=(200,), seeds=(0, 1))),
     "short": Config(
         sentences=1200,
         longest=25,
@@ -145,6 +152,20 @@ PRESETS = {
         memory_seconds=(10.0, 60.0),
         output=Path("runs/speech_pretraining/medium"),
     ),
+    "distant": Config(
+        mixers=(),
+        tuned=(),
+        cost_seconds=(),
+        distant=Distant(
+            tasks=("count", "name"),
+            mixers=("polynomial_4d", "polynomial", "mean_pool", "self_attention", "none", "degree_1", "no_gate"),
+            controls=("polynomial_4d", "mean_pool", "self_attention", "none", "degree_1", "no_gate"),
+            longer=("mean_pool",),
+            steps=(800, 300),
+            rates=(4e-3, 8e-3, 1.6e-2),
+        ),
+        output=Path("runs/speech_pretraining/distant"),
+    ),
     "full": Config(
         sentences=12_000,
         each=4,
@@ -186,18 +207,51 @@ def run(config: Config) -> dict[str, Any]:
     """
     _check(config)
     folder = RunFolder(config.output)
+    seeds = tuple(dict.fromkeys((*(config.seeds if config.mixers else ()), *_seeds_of(config.distant))))
+    folder.describe(config, seeds=seeds, methods=["best_rq", "polynomial_speech", "ctc", "adamw"])
+    results: dict[str, Any] = {}
+    data = None
     with threads(config.threads):
-        data = prepared(config)
-        folder.describe(config, seeds=config.seeds, methods=["best_rq", "polynomial_speech", "ctc", "adamw"])
-        tunings = len(config.tuned) * len(config.arms) + len(config.scratch_only)
-        tunings *= len(config.rates) + len(config.seeds) - 1
-        jobs = len(config.mixers) * (len(config.pretrain_rates) + len(config.seeds) - 1) + tunings
-        with tqdm(total=jobs, desc="trainings") as bar:
-            before = _pretrainings(config, data, bar)
-            tuning = {mixer: _tuned(config, mixer, config.arms, data, bar, before[mixer]) for mixer in config.tuned}
-            for mixer in config.scratch_only:
-                tuning[mixer] = _tuned(config, mixer, ("scratch",), data, bar)
-        costs = step_costs(config, data.sample_rate) if config.cost_seconds else []
+        if config.mixers:
+            data = prepared(config)
+            results |= _on_sentences(config, data)
+        if config.distant.tasks:
+            with tqdm(total=number_of_trainings(config.distant), desc="trainings on words") as bar:
+                results["distant"] = compared(config, bar)
+    learnt = any(row["accuracy"] > row["commonest"] for row in results.get("summary", ()) if "accuracy" in row)
+    wrong = "no encoder finds masked codes above the share of the commonest code: pass more steps"
+
+    def show(results: dict[str, Any]) -> None:
+        if "summary" in results:
+            print_report(results, config)
+        if "distant" in results:
+            distant_report.print_report(results["distant"], config)
+
+    def picture(results: dict[str, Any], path: Path) -> None:
+        if data is not None:
+            draw(results, data, path)
+        if "distant" in results:
+            distant_report.draw(results["distant"], path)
+
+    wrong = "" if learnt or not config.mixers else wrong
+    return finished(folder, results, picture, show, answer=answer, wrong=wrong)
+
+
+def _seeds_of(distant: Distant) -> tuple[int, ...]:
+    return distant.seeds if distant.tasks else ()
+
+
+def _on_sentences(config: Config, data: Speech) -> dict[str, Any]:
+    """Records, rows and verdicts of the trainings on sentences, and the cost of a step."""
+    tunings = len(config.tuned) * len(config.arms) + len(config.scratch_only)
+    tunings *= len(config.rates) + len(config.seeds) - 1
+    jobs = len(config.mixers) * (len(config.pretrain_rates) + len(config.seeds) - 1) + tunings
+    with tqdm(total=jobs, desc="trainings") as bar:
+        before = _pretrainings(config, data, bar)
+        tuning = {mixer: _tuned(config, mixer, config.arms, data, bar, before[mixer]) for mixer in config.tuned}
+        for mixer in config.scratch_only:
+            tuning[mixer] = _tuned(config, mixer, ("scratch",), data, bar)
+    costs = step_costs(config, data.sample_rate) if config.cost_seconds else []
     results: dict[str, Any] = {
         "data": data.about | {"hash": data.hash},
         "pretraining": before,
@@ -205,12 +259,7 @@ def run(config: Config) -> dict[str, Any]:
         "costs": costs,
     }
     results |= {"summary": summary(results), "gains": gains(results), "between": between(results)}
-    results["crossings"] = crossings(costs)
-    learnt = any(row["accuracy"] > row["commonest"] for row in results["summary"] if "accuracy" in row)
-    wrong = "" if learnt else "no encoder finds masked codes above the share of the commonest code: pass more steps"
-    show = lambda results: print_report(results, config)  # noqa: E731
-    picture = lambda _, path: draw(results, data, path)  # noqa: E731
-    return finished(folder, results, picture, show, answer=answer, wrong=wrong)
+    return results | {"crossings": crossings(costs)}
 
 
 def _pretrainings(config: Config, data: Speech, bar: Any) -> dict[str, list[dict[str, Any]]]:
@@ -254,6 +303,10 @@ def _tuned(
 
 
 def _check(config: Config) -> None:
+    if config.distant.tasks:
+        check(config.distant)
+        if not config.mixers:
+            return
     require_known(
         "--mixers", (*config.mixers, *config.tuned, *config.scratch_only), dict.fromkeys((*ENCODERS, *MIXERS))
     )

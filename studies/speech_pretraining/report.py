@@ -17,6 +17,7 @@ from studies.kit.figures import band, panels, ticks
 from studies.kit.tables import grouped, print_table
 from studies.speech_pretraining.costs import exponents
 from studies.speech_pretraining.data import Speech
+from studies.speech_pretraining.distant.report import answer as distant_answer
 
 if TYPE_CHECKING:
     from studies.speech_pretraining import Config
@@ -132,8 +133,11 @@ def _judged(
 
 
 def answer(results: Mapping[str, Any]) -> str:
-    """Where the polynomial mixer stands among pre-trained encoders, by the error of phonemes, and what pre-training
-    changes."""
+    """Where the polynomial mixer stands on tasks that need distant tokens, and by the error of phonemes among
+    pre-trained encoders, and what pre-training changes."""
+    first = distant_answer(results["distant"]) if "distant" in results else ""
+    if "summary" not in results:
+        return first
     about = results["data"]
     corpus = "tones, not speech" if about["family"] == "tones" else about["family"]
     errors = [
@@ -152,13 +156,14 @@ def answer(results: Mapping[str, Any]) -> str:
     gained = [row for row in results["gains"] if row["kind"] == "phonemes" and row["against"] == "scratch"]
     lower = sum(row["verdict"] == "lower" for row in gained)
     points = extent((100 * row["mean"] for row in gained), ".1f")
-    return sentence(
+    then = sentence(
         f"{what}: {listed(errors)}" if errors else "",
         f"points of {listed(places)}" if places else "",
         f"errors without pre-training − with it: {points} points ({lower} of {len(gained)} verdicts for pre-training)"
         if gained
         else "",
     )
+    return " ".join(filter(None, (first, then)))
 
 
 def print_report(results: Mapping[str, Any], config: Config) -> None:

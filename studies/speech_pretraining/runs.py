@@ -36,6 +36,7 @@ from studies.speech_pretraining.data import Part, Speech
 
 if TYPE_CHECKING:
     from studies.speech_pretraining import Config
+    from studies.speech_pretraining.distant.recordings import Spoken
 
 ARMS = ("scratch", "pretrained", "longer", "probe")
 
@@ -120,7 +121,7 @@ def maker(config: Config, mixer: str, sample_rate: int) -> Callable[[], SpeechEn
     return lambda: make(width, ratio)
 
 
-def fresh(config: Config, mixer: str, seed: int, data: Speech) -> SpeechEncoder:
+def fresh(config: Config, mixer: str, seed: int, data: Speech | Spoken) -> SpeechEncoder:
     """An encoder before any training, whose bins have the mean and variance of all training recordings."""
     torch.manual_seed(seed)
     encoder = maker(config, mixer, data.sample_rate)()
@@ -134,7 +135,7 @@ def best_rq(config: Config, encoder: SpeechEncoder, seed: int) -> BestRQ:
     return BestRQ(encoder, codes=config.codes, probability=config.probability, length=config.span, seed=seed)
 
 
-def pretrained(config: Config, mixer: str, rate: float, seed: int, data: Speech) -> dict[str, Any]:
+def pretrained(config: Config, mixer: str, rate: float, seed: int, data: Speech | Spoken) -> dict[str, Any]:
     """The record of a pre-training; its encoder lies beside the record."""
     settings = SpeechTraining(
         steps=config.pretrain_steps, batch=config.batch, rate=rate, seed=seed, device=config.device
@@ -157,7 +158,7 @@ def pretrained(config: Config, mixer: str, rate: float, seed: int, data: Speech)
             "parameters": sum(p.numel() for p in model.encoder.parameters()),
         }
 
-    return _recorded(config, f"pretrain_{mixer}_{seed}", _about(config, data, settings, mixer), train)
+    return recorded(config, f"pretrain_{mixer}_{seed}", about_training(config, data, settings, mixer), train)
 
 
 def fine_tuned(
@@ -181,7 +182,11 @@ def fine_tuned(
         seed=seed,
         device=config.device,
     )
-    about = _about(config, data, settings, mixer) | {"arm": arm, "labelled": config.labelled, "beam": config.beam}
+    about = about_training(config, data, settings, mixer) | {
+        "arm": arm,
+        "labelled": config.labelled,
+        "beam": config.beam,
+    }
     about["test_seconds"] = config.test_seconds if arm == "pretrained" else ()
     if start is not None:
         about["start"] = start["key"]
@@ -189,7 +194,7 @@ def fine_tuned(
     def train(path: Path) -> dict[str, Any]:
         encoder = fresh(config, mixer, seed, data)
         if start is not None:
-            encoder.load_state_dict(_encoder_of(_folder(config) / f"{start['key']}.safetensors"))
+            encoder.load_state_dict(stored_encoder(config, start))
         torch.manual_seed(20_000 + seed)
         model = TwoHeads(encoder, data.symbols)
         if arm == "probe":
@@ -230,11 +235,12 @@ def fine_tuned(
             "parameters": sum(p.numel() for p in model.encoder.parameters()),
         }
 
-    return _recorded(config, f"{arm}_{mixer}_{seed}", about, train)
+    return recorded(config, f"{arm}_{mixer}_{seed}", about, train)
 
 
-def _encoder_of(path: Path) -> dict[str, Tensor]:
-    """The encoder beside a record; those of before there was a digest are plain files of tensors."""
+def stored_encoder(config: Config, record: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The encoder beside the record of a pre-training; files from before there was a digest are plain tensors."""
+    path = _folder(config) / f"{record['key']}.safetensors"
     with opened_tensors(path) as file:
         plain_file = file.metadata() is None
     return load_file(path) if plain_file else load_checkpoint(path)[0]
@@ -283,7 +289,7 @@ def token_errors(model: TwoHeads, part: Part, device: str) -> tuple[dict[str, fl
     return {"phonemes": sum(wrong.values()) / sum(of.values())}, {"phonemes": rates}
 
 
-def _about(config: Config, data: Speech, settings: SpeechTraining, mixer: str) -> dict[str, Any]:
+def about_training(config: Config, data: Speech | Spoken, settings: SpeechTraining, mixer: str) -> dict[str, Any]:
     shape = "parameters depth local front_channels bins dropout codes probability span"
     named = picked(config, f"{shape} validation test joined channel targets data_seed")
     encoder = encoder_of(mixer)._asdict()
@@ -294,7 +300,7 @@ def _folder(config: Config) -> Path:
     return Path(config.output) / "records"
 
 
-def _recorded(config: Config, label: str, about: Mapping[str, Any], train: Callable[[Path], dict[str, Any]]):
+def recorded(config: Config, label: str, about: Mapping[str, Any], train: Callable[[Path], dict[str, Any]]):
     """The record of a training, from its file where that is there; the training runs else."""
     about = plain(about)
     for free in ("checkpoint", "checkpoint_every", "progress"):
