@@ -298,23 +298,25 @@ def ratio_interval(own: np.ndarray, theirs: np.ndarray, *, level: float = 0.95) 
     """[ρ, low, high] of ρ = mean(own)/mean(theirs), arrays (seeds, documents): all ρ for which the interval of
     `paired_verdict` of the mean of own − ρ·theirs holds 0 (Fieller's interval by that rule).
 
-    None where the mean of `theirs` is not decidedly above 0, so that the ratio has no finite interval, and for fewer
-    than two seeds or documents.
+    None where the mean of `theirs` is not decidedly above 0, so that the ratio has no finite interval, where its ends
+    are not within 10,000 of it or are equal, and for fewer than two seeds or documents.
     """
     if min(own.shape) < 2 or not _clear(theirs, level) > 0:
         return None
+    from scipy.optimize import brentq
+
     middle = float(own.mean() / theirs.mean())
 
-    def end(sign: int) -> float:
-        inside, outside = middle, middle + sign
-        while abs(outside) < 1e3 and _clear(-sign * (own - outside * theirs), level) <= 0:
-            outside = middle + 2 * (outside - middle)
-        for _ in range(60):
-            half = (inside + outside) / 2
-            inside, outside = (inside, half) if _clear(-sign * (own - half * theirs), level) > 0 else (half, outside)
-        return outside
+    def end(sign: int) -> float | None:
+        over = lambda ratio: _clear(sign * (ratio * theirs - own), level)  # noqa: E731
+        step = 1.0
+        while step < 1e4 and over(middle + sign * step) <= 0:
+            step *= 2
+        found = step < 1e4 and over(middle) < 0
+        return float(brentq(over, middle, middle + sign * step, xtol=1e-7)) if found else None
 
-    return [middle, end(-1), end(+1)]
+    low, high = end(-1), end(+1)
+    return None if low is None or high is None else [middle, low, high]
 
 
 def _clear(values: np.ndarray, level: float) -> float:
