@@ -71,10 +71,11 @@ def print_query(found: dict[str, Any]) -> None:
                 names = [_SHOWN.get(one["encoder"], one["encoder"]) for one in (row, other)]
                 for key, what in (("gains", "ROUGE-1"), ("right", "right")):
                     print(f"  {names[0]} against {names[1]}: {what} {_verdict(keys[key])}")
-    print("  validation of the trials of rates: ", end="")
     for encoder, tried in found["trials"].items():
-        print(f"{encoder} " + ", ".join(f"{rate}: {value:.3f}" for rate, value in tried.items()), end="; ")
-    print()
+        values = ", ".join(f"{rate}: {value:.3f}" for rate, value in tried.items())
+        print(
+            f"  trials of rates, {_SHOWN.get(encoder, encoder)}, right on validation documents: {values or 'one rate'}"
+        )
 
 
 def _verdict(one: dict[str, Any]) -> str:

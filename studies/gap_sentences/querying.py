@@ -231,9 +231,9 @@ def queryings(
 
     found: dict[str, Any] = {"runs": [], "trials": {}}
     for encoder in tqdm(sorted(encoders, key=lambda name: name in ABLATIONS), unit="encoder", disable=None):
-        tried = {rate: trained(encoder, TRIAL, rate)["short"]["validation"] for rate in rates}
+        tried = {rate: trained(encoder, TRIAL, rate)["short"]["validation"] for rate in rates if len(rates) > 1}
         found["trials"][encoder] = {str(rate): value for rate, value in tried.items()}
-        best = max(rates, key=lambda rate: tried[rate])
+        best = max(rates, key=lambda rate: tried.get(rate, 0.0))
         found["runs"] += [trained(encoder, seed, best) for seed in tqdm(seeds, unit="seed", disable=None)]
     spec = {"untrained": True, "plan": asdict(plan)}
     found["untrained"] = keep("query-untrained", spec, lambda: untrained(given()))
