@@ -3,6 +3,7 @@
     python -m studies.gap_sentences                           # some hundred steps
     python -m studies.gap_sentences --preset medium           # some thousand, one encoder
     python -m studies.gap_sentences --preset encoders         # three encoders, which write, and choose sentences
+    python -m studies.gap_sentences --preset query            # encoders choose for a query, short and long documents
     python -m studies.gap_sentences --preset full             # all of it, wider, on a GPU with --device cuda
 
 Texts are long package descriptions and the bodies of docstrings that are on the machine, summaries their first lines.
@@ -10,8 +11,10 @@ An encoder–decoder with a state-space encoder (LOCOST, arXiv:2401.17919) learn
 training texts, which are masked in its source (PEGASUS, arXiv:1912.08777), then few summaries; or these alone, for as
 many steps, or for as many as both together. Every arm has the weights and the rate of fine-tuning that validate best,
 of the same choices. The first words of the text are the baseline that needs no training. The same encoders also choose
-a sentence of the text instead of writing, which says where a summary is lost. Then the cost of a step with a
-state-space encoder and one of attention of equal parameters, by the length of the source.
+a sentence of the text instead of writing, which says where a summary is lost. They choose for a query, too, the
+sentences of one of several texts that lie sentence by sentence in a document (query-focused extraction, as of meetings
+in QMSum), which takes tokens that are far away. Then the cost of a step with a state-space encoder and one of attention
+of equal parameters, by the length of the source.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ from sciops.runs import RunFolder, file_hash
 from studies.gap_sentences.cost import costs
 from studies.gap_sentences.data import corpus_of, lead_scores, pairs_of
 from studies.gap_sentences.extraction import baselines, choosings
+from studies.gap_sentences.query import ABLATIONS
+from studies.gap_sentences.querying import Plan, query_summary, queryings
 from studies.gap_sentences.report import answer, choosing_summary, draw, print_report, summary
 from studies.gap_sentences.training import ARMS, ENCODERS, Sizes, train_once
 from studies.kit.cells import kept
@@ -39,7 +44,8 @@ from studies.kit.study import finished, picked
 @dataclass(frozen=True)
 class Config:
     parts: tuple[str, ...] = ("writing", "choosing")
-    """writing: trainings of encoder–decoders; choosing: of the encoders alone, which choose sentences"""
+    """writing: trainings of encoder–decoders; choosing: of the encoders alone, which choose sentences; query: the same,
+    of documents of several texts, for a query"""
     sources: tuple[str, ...] = ("debian", "python", "numpy")
     """"debian", its package descriptions; "python", the standard library; or an installed package, for docstrings"""
     symbols: int = 2048  # of the byte-level tokenizer, the model's own two included
@@ -58,6 +64,14 @@ class Config:
     """the same, of encoders that choose sentences"""
     choosing_steps: int = 40  # of training there
     choosing_rates: tuple[float, ...] = (0.02, 0.1)  # of which each encoder has that which validates best, in a trial
+    queriers: tuple[str, ...] = ("state_space", "sparse_attention", "none")
+    """the same, of encoders that choose for a query; besides, state_space_no_gate and state_space_short_kernel"""
+    query_texts: tuple[int, int] = (3, 13)  # of a short document, and of a long one
+    query_steps: tuple[int, int, int] = (100, 60, 30)  # on documents of two texts, on short, on long ones
+    query_batch: tuple[int, int, int] = (16, 8, 3)  # documents of a step there
+    query_rates: tuple[float, ...] = (0.01,)  # of which each encoder has that which validates best, in a trial
+    query_documents: tuple[int, int] = (60, 100)  # for validation and for testing
+    word_vectors: int = 32  # numbers of the fixed vector of a token
     width: int = 64  # channels
     depth: int = 2  # blocks of the encoder, and of the decoder
     state: int = 16  # real numbers a channel in a state space; width/4 gives the parameters of attention
@@ -109,7 +123,20 @@ PRESETS = {
         lengths=(),
         output=Path("runs/gap_sentences_encoders"),
     ),
+    "query": Config(
+        parts=("query",),
+        sources=_PACKAGES[:6],
+        held_out=1000,
+        queriers=(*ENCODERS, "none", *ABLATIONS),
+        query_steps=(180, 120, 60),
+        query_rates=(0.0025, 0.005, 0.01, 0.02, 0.04),
+        query_documents=(150, 250),
+        seeds=(0, 1, 2, 3, 4),
+        lengths=(),
+        output=Path("runs/gap_sentences_query"),
+    ),
     "full": Config(
+        parts=("writing", "choosing", "query"),
         sources=_PACKAGES,
         symbols=8192,
         source_length=512,
@@ -119,6 +146,11 @@ PRESETS = {
         arms=ARMS,
         encoders=ENCODERS,
         choosers=(*ENCODERS, "none"),
+        queriers=(*ENCODERS, "none", *ABLATIONS),
+        query_steps=(2000, 1500, 1000),
+        query_batch=(32, 16, 8),
+        query_rates=(0.0025, 0.005, 0.01, 0.02),
+        query_documents=(150, 250),
         choosing_steps=2000,
         choosing_rates=(0.02, 0.05, 0.1),
         tuning=(0.01, 0.02, 0.05),
@@ -166,17 +198,23 @@ def run(config: Config) -> dict[str, Any]:
         runs.append(kept(folder.path / "trainings", f"{encoder}-{arm}-{seed}", spec, make))
     results: dict[str, Any] = {"corpus": corpus.counts, "lead": lead_scores(corpus), "runs": runs}
     results["summary"] = summary(runs)
-    results["baselines"] = baselines(corpus, config.source_length)
+    results["baselines"] = baselines(corpus, config.source_length) if config.parts != ("query",) else {}
     results["choosing"] = []
+
+    def keep(name: str, made_by: dict[str, Any], make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        return kept(folder.path / "trainings", name, made_by | {"data": data}, make)
+
     if "choosing" in config.parts:
-
-        def keep(name: str, made_by: dict[str, Any], make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-            return kept(folder.path / "trainings", name, made_by | {"data": data}, make)
-
         how = picked(config, "seeds") | {"rates": config.choosing_rates, "length": config.source_length}
         how |= {"steps": config.choosing_steps, "sizes": sizes, "keep": keep}
         results["choosing"] = choosings(corpus, config.choosers, **how)
     results["choosing summary"] = choosing_summary(results["choosing"], results["baselines"])
+    results["query"] = {}
+    if "query" in config.parts:
+        of_plan = config.query_texts, config.query_steps, config.query_batch, *config.query_documents
+        how = picked(config, "seeds device") | {"rates": config.query_rates, "sizes": sizes, "keep": keep}
+        found = queryings(corpus, config.queriers, plan=Plan(*of_plan, config.word_vectors), **how)
+        results["query"] = found | {"summary": query_summary(found)}
     results["costs"] = []
     if config.lengths and "writing" in config.parts:
         spec = {"sizes": sizes, **picked(config, "lengths symbols rounds threads")}
@@ -190,8 +228,11 @@ def run(config: Config) -> dict[str, Any]:
 
 
 def _check(config: Config) -> None:
-    known = {"parts": ("writing", "choosing"), "arms": ARMS, "encoders": (*ENCODERS, "none")}
-    for name, names in (known | {"choosers": known["encoders"]}).items():
+    known = {"parts": ("writing", "choosing", "query"), "arms": ARMS, "encoders": (*ENCODERS, "none")}
+    known |= {"choosers": known["encoders"], "queriers": (*known["encoders"], *ABLATIONS)}
+    for name, names in known.items():
         require_known(f"--{name}", getattr(config, name), names, some=True)
     if not (config.few and config.seeds and config.sources):
         raise ValueError("expected at least one of each: --few, --seeds, --sources")
+    if not config.query_rates or min(*config.query_texts, *config.query_steps, *config.query_batch) < 1:
+        raise ValueError("expected at least one of --query-rates, and numbers of texts, steps and batches from 1 on")

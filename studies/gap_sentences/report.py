@@ -10,6 +10,7 @@ import numpy as np
 
 from sciops.evaluation import Rouge, Verdict, paired_verdict, spread
 from sciops.plotting import PALETTE, figure, series
+from studies.gap_sentences.query_report import draw_query, print_query, query_answers
 from studies.gap_sentences.training import ARMS, LONGER, PRETRAINED
 from studies.kit.answers import sentence
 from studies.kit.figures import ticks
@@ -124,7 +125,8 @@ def answer(results: dict[str, Any]) -> str:
         f"{results['baselines']['lead-1'][0]:.3f} of the first ({row['against']['lead-1']['winner']})"
         for row in results.get("choosing summary", [])
     ]
-    return sentence(*([f"{what} {'; '.join(said)}"] if said else []), *chosen)
+    queried = query_answers(results.get("query") or {})
+    return sentence(*queried, *([f"{what} {'; '.join(said)}"] if said else []), *chosen)
 
 
 def print_report(results: dict[str, Any]) -> None:
@@ -132,6 +134,8 @@ def print_report(results: dict[str, Any]) -> None:
     if results["runs"]:
         _print_writing(results)
     _print_choosing(results)
+    if results["query"]:
+        print_query(results["query"])
     _print_costs(results["costs"])
     if not results["runs"]:
         return
@@ -210,12 +214,14 @@ def _print_costs(rows: list[dict[str, Any]]) -> None:
 
 
 def draw(results: dict[str, Any], folder: Path) -> None:
-    """learning.png, rouge.png and, with costs, costs.png."""
+    """learning.png and rouge.png, choosing.png, query.png and costs.png, of the parts that were run."""
     if results["runs"]:
         _draw_learning(results["runs"], folder / "learning.png")
         _draw_rouge(results, folder / "rouge.png")
     if results["choosing summary"]:
         _draw_choosing(results, folder / "choosing.png")
+    if results["query"]:
+        draw_query(results["query"], folder / "query.png")
     if results["costs"]:
         _draw_costs(results["costs"], folder / "costs.png")
 

@@ -11,7 +11,7 @@ import torch
 
 from sciops.datasets.text.summaries import Summarised, split_summaries
 from studies import gap_sentences as study
-from studies.gap_sentences import data, extraction, training
+from studies.gap_sentences import data, extraction, query, querying, training
 from studies.gap_sentences.report import summary
 
 CONFIG = study.Config(
@@ -263,6 +263,110 @@ def test_a_score_is_the_mean_over_its_sentence_and_padding_takes_no_part(corpus)
                 assert float(value) == pytest.approx(float(expected), abs=1e-12)
             else:
                 assert value == -torch.inf
+
+
+def query_parts(corpus, count=3):
+    """Pieces of the training texts, each cut into two sentences more, and documents of them."""
+    known = query.pieces(corpus, corpus.other["train"])
+    random = np.random.default_rng(0)
+    return known, [query.document(known, i, count, 3, random) for i in range(4)]
+
+
+def test_a_document_holds_the_queried_text_and_others_in_their_order(corpus):
+    known, documents = query_parts(corpus)
+    for i, made in enumerate(documents):
+        asked = known[i]
+        assert made.own.sum() == 3 and len(made.own) == 9 == len(made.said)
+        assert (made.tokens[made.place < 0] == asked.query).all() and (made.place[: len(asked.query)] < 0).all()
+        own = np.flatnonzero(made.own)
+        assert tuple(made.said[p] for p in own) == asked.said
+        for p, part in zip(own, asked.sentences):
+            assert (made.tokens[made.place == p] == part).all()
+        assert not {made.said[p] for p in np.flatnonzero(~made.own)} & set(asked.said)
+    judged = querying.judged(np.stack([d.own for d in documents]).astype(float), documents)
+    assert judged["rouge"] == [1.0, 1.0, 1.0] and judged["right"] == [1.0] * 4
+    with pytest.raises(ValueError, match="999 texts a document: only"):
+        query.document(known, 0, 999, 3, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("encoder", ["none", "state_space_short_kernel", "self_attention"])
+def test_only_what_mixes_can_know_a_far_query(corpus, encoder):
+    """Another query of the same length changes the scores of an encoder that reads it, and those near it alone where
+    the kernel is short."""
+    torch.manual_seed(0)
+    known, documents = query_parts(corpus)
+    vectors = query.word_vectors(corpus, known, 8)
+    model = query.QueryExtractor(vectors, encoder, sizes(dropout=0.0)).double().eval()
+    (tokens, mask, place, most), own = query.batch_of(documents[:1], "cpu")
+    other = torch.where(place < 0, tokens.flip(1), tokens)
+    with torch.no_grad():
+        before, after = model(tokens, mask, place, most)[0], model(other, mask, place, most)[0]
+        h = model.encoder(model.into(model.vectors[tokens]) + model.role((place < 0).long()), mask)
+    changed = (before - after).abs()[0]
+    if encoder == "none":
+        assert changed.max() == 0
+    elif encoder == "self_attention":
+        assert changed.min() > 1e-9
+    else:  # e^{−n/4} of the n tokens between, times a few
+        assert changed[-1] < 1e-3 * changed[0]
+    o, e = model.out(h), model.vectors[tokens]
+    at = place[0] == 1
+    each = 2 * model.gain * (o[0, at] * e[0, at]).sum(-1) / 8**0.5 + model.score(h)[0, at, 0]
+    assert float(before[0, 1]) == pytest.approx(float(each.detach().mean()), abs=1e-12)
+
+
+def test_padding_of_a_document_takes_no_part(corpus):
+    known, documents = query_parts(corpus)
+    lengths = [len(d.tokens) for d in documents]
+    assert len(set(lengths)) > 1
+    model = query.QueryExtractor(query.word_vectors(corpus, known, 8), "state_space", sizes()).double().eval()
+    together = query.scores_of(model, documents, "cpu")
+    alone = np.concatenate([query.scores_of(model, [d], "cpu") for d in documents])
+    assert together == pytest.approx(alone, abs=1e-10)
+
+
+def test_word_vectors_are_centred_and_of_unit_variance(corpus):
+    known, _ = query_parts(corpus)
+    vectors = query.word_vectors(corpus, known, 8)
+    every = vectors[np.concatenate([np.concatenate([p.query, *p.sentences]) for p in known])]
+    assert np.abs(every.mean(0)).max() < 1e-9 and every.std(0) == pytest.approx(np.ones(8), abs=1e-6)
+
+
+def test_an_interval_of_a_ratio_holds_the_ratios_that_are_not_refused():
+    from sciops.evaluation import paired_verdict
+
+    random = np.random.default_rng(0)
+    theirs = 0.6 + 0.2 * random.random((5, 80))
+    own = 0.9 * theirs + 0.05 * random.standard_normal((5, 80))
+    ratio, low, high = querying.ratio_interval(own, theirs)
+    assert low < ratio < high and ratio == pytest.approx(own.mean() / theirs.mean())
+    for end, inside in ((low, 1), (high, -1)):
+        for shift, found in ((1e-6 * inside, False), (-1e-6 * inside, True)):
+            one = paired_verdict(own, (end + shift) * theirs)
+            assert (one.low > 0 or one.high < 0) == found
+    assert querying.ratio_interval(own, theirs - 0.7) is None  # a denominator that may be 0
+    assert querying.claim_of([0.95, 0.94, 0.96], 5) == "holds" and querying.claim_of([0.9, 0.89, 0.92], 5) != "holds"
+    assert querying.claim_of([0.95, 0.92, 0.97], 5) == "undecided" and querying.claim_of(None, 4) == "too few seeds"
+
+
+def test_queries_are_kept_and_answered(config, capsys):
+    changes = {"parts": ("query",), "queriers": ("state_space", "sparse_attention", "none", *query.ABLATIONS[:1])}
+    changes |= {"query_texts": (2, 3), "query_steps": (1, 1, 1), "query_batch": (2, 2, 1), "query_rates": (0.01, 0.02)}
+    changes |= {"query_documents": (4, 5), "word_vectors": 8, "lengths": ()}
+    results = study.run(replace(config, **changes))
+    rows = results["query"]["summary"]
+    assert {row["encoder"] for row in rows if row["length"] == "long"} == {"state_space", "sparse_attention", "none"}
+    assert {row["encoder"] for row in rows if row["length"] == "short"} == set(changes["queriers"])
+    for row in rows:
+        tried = results["query"]["trials"][row["encoder"]]
+        assert row["seeds"] == [0, 1] and tried[str(row["rate"])] == max(tried.values())
+    said = capsys.readouterr().out
+    assert (
+        "query-focused extraction, long documents" in said and "state space against sparse attention: ROUGE-1" in said
+    )
+    assert (config.output / "figures" / "query.png").exists()
+    with pytest.raises(ValueError, match="99 documents: only 6 held-out texts"):
+        study.run(replace(config, **changes | {"query_documents": (99, 5)}))
 
 
 def test_shares_of_copied_words():
