@@ -375,7 +375,8 @@ def _layers(row: Mapping[str, Any]) -> str:
 
 
 def _title(case: tuple[str, int]) -> str:
-    return f"{case[0]}, {_layers(dict(zip(KEYS, case)))}"
+    name = "GRU" if case[0] == "gru" else case[0]
+    return f"{name}, {_layers(dict(zip(KEYS, case)))}"
 
 
 def _case(row: Mapping[str, Any]) -> str:
