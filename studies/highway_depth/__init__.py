@@ -180,7 +180,7 @@ def run(config: Config) -> dict[str, Any]:
         spec = {"network": network, "depth": depth, "iterations": arm.iterations, "gamma": arm.gamma}
         if network == "gru":  # its task is that of another study
             own = picked(config, _TIME_TASK, "time_") | picked(config, "looks probed")
-            made_by = {**spec, **own, "task": code_digest("studies.state_feedback")}
+            made_by = {**spec, **own, "task": code_digest("studies.kit.through_time")}
             make = partial(trained_over_time, arm, config)
         else:
             made_by = {**spec, **picked(config, _TASK), **(text if network in TEXT else {})}

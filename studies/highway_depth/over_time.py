@@ -12,9 +12,9 @@ from torch import Tensor
 from sciops.models import Recurrent
 from studies.highway_depth.training import Arm
 from studies.kit.stepping import train_by_step
-from studies.state_feedback.long_memory import SYMBOLS, memory_task
-from studies.state_feedback.tasks import Task
-from studies.state_feedback.training import closeness, evaluate
+from studies.kit.through_time.gradients import closeness, evaluate
+from studies.kit.through_time.memory import SYMBOLS, memory_task
+from studies.kit.through_time.tasks import Task
 
 if TYPE_CHECKING:
     from studies.highway_depth import Config

@@ -35,14 +35,17 @@ from sciops.datasets.text import CORPORA, read_corpus
 from studies.kit.cells import kept
 from studies.kit.choices import require_known
 from studies.kit.study import finished, opened, picked
+from studies.kit.through_time.gradients import gradient
+from studies.kit.through_time.memory import MEMORY, memory_task
+from studies.kit.through_time.tasks import Task, recurrent
 from studies.kit.timing import interleaved, require_equal
 from studies.state_feedback.comparisons import EQUAL_TIME, claims, summary, tuned_rates
-from studies.state_feedback.long_memory import MEMORY, memory_task, word_task
 from studies.state_feedback.report import answer, draw, print_report
 from studies.state_feedback.rollout import ARMS as ROLLOUT_ARMS
 from studies.state_feedback.rollout import rollouts
-from studies.state_feedback.tasks import SENSORS, Task, recurrent, sensor_task, text_task
-from studies.state_feedback.training import ARMS, gradient, train, way_back
+from studies.state_feedback.tasks import SENSORS, sensor_task, text_task
+from studies.state_feedback.training import ARMS, train, way_back
+from studies.state_feedback.words import word_task
 
 
 @dataclass(frozen=True)

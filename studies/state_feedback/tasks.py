@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -14,26 +11,10 @@ from sciops.datasets.text import CORPORA, characters, read_corpus
 from sciops.grids import Grid
 from sciops.models import Recurrent
 from sciops.pde import kuramoto_sivashinsky
+from studies.kit.through_time.tasks import Task, recurrent
 
 SENSORS, POINTS, LENGTH = 4, 64, 22.0
 _SETTLE = 100.0  # time until a run from noise has forgotten it
-
-
-@dataclass(frozen=True)
-class Task:
-    """A sequence task: model(seed), draw(generator) → one batch, loss(model, batch), and held-out batches."""
-
-    name: str
-    about: str
-    steps: int
-    unit: str  # of the loss shown, after `shown`
-    model: Callable[[int], Recurrent]
-    draw: Callable[[torch.Generator], tuple[Tensor, Tensor]]
-    loss: Callable[[Recurrent, tuple[Tensor, Tensor]], Tensor]
-    validation: list[tuple[Tensor, Tensor]]
-    test: list[tuple[Tensor, Tensor]]
-    shown: Callable[[float], float]
-    trivial: float  # what no memory at all gives, in the unit shown
 
 
 def text_task(corpus: str, *, length: int, batch: int, width: int, depth: int, cell: str, held_out: int) -> Task:
@@ -120,10 +101,3 @@ def sensor_task(length: int, *, batch: int, width: int, depth: int, cell: str, s
         shown=float,
         trivial=float(F.mse_loss(*cut(parts[2]))),
     )
-
-
-def recurrent(seed: int, given: int, wanted: int, width: int, depth: int, cell: str, *, residual: bool) -> Recurrent:
-    """The model of both tasks, its weights drawn from `seed`."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return Recurrent(given, wanted, width=width, depth=depth, cell=cell, residual=residual, layout="sequence")

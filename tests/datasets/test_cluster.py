@@ -388,14 +388,15 @@ def test_the_next_part_is_made_while_one_waits_for_the_disk(tmp_path: Path, log:
     assert at_once == [0] * 11  # one write at a time
 
 
-def test_an_interrupt_that_a_callback_swallows_is_heard(tmp_path: Path, log: Path, cluster) -> None:
+@pytest.mark.parametrize("module", ["distributed.gc", "weakref"])
+def test_an_interrupt_that_a_callback_swallows_is_heard(module: str, tmp_path: Path, log: Path, cluster) -> None:
     """As Python does with one that falls into a callback of its garbage collector, where dask's raises none."""
     plan, before = plan_in(tmp_path), signal.getsignal(signal.SIGINT)
 
     there = Cluster(scheduler=cluster.scheduler_address)
     parts_made = on_cluster.make_on(there, plan, functools.partial(make, log, 0), range(11))
     next(parts_made)
-    exec("signal.raise_signal(signal.SIGINT)", {"__name__": "distributed.gc", "signal": signal})
+    exec("signal.raise_signal(signal.SIGINT)", {"__name__": module, "signal": signal})
     with pytest.raises(KeyboardInterrupt):
         list(parts_made)
     assert signal.getsignal(signal.SIGINT) is before

@@ -6,35 +6,38 @@ import pytest
 import torch
 
 from studies import state_feedback as study
-from studies.state_feedback import comparisons, long_memory
+from studies.kit.through_time import memory
+from studies.kit.through_time.gradients import gradient
+from studies.state_feedback import comparisons
 from studies.state_feedback.comparisons import closed_shares, share_verdicts, summary
-from studies.state_feedback.training import gradient, way_back
+from studies.state_feedback.training import way_back
+from studies.state_feedback.words import word_task
 
 TINY = dict(batch=8, width=8, depth=1, cell="gru", held_out=20)
 
 
 def test_copying_asks_for_the_marked_symbols():
-    x, y = long_memory.copying(50, 9, torch.Generator().manual_seed(0))
+    x, y = memory.copying(50, 9, torch.Generator().manual_seed(0))
     assert torch.equal(x[:, :2, :8].argmax(-1), y) and x[:, :2, 8].all() and not x[:, 2:, 8].any()
     assert torch.equal(x[:, 2:7].sum(-1), torch.ones(50, 5))  # distractors: one symbol, no mark
     assert not x[:, 7:, :9].any() and x[:, 7:, 9].all() and not x[:, :7, 9].any()
 
 
 def test_adding_asks_for_the_marked_sum():
-    x, y = long_memory.adding(20_000, 10, torch.Generator().manual_seed(0))
+    x, y = memory.adding(20_000, 10, torch.Generator().manual_seed(0))
     assert torch.equal(x[..., 1].sum(1), torch.full((20_000,), 2.0)) and torch.equal(
         x[:, :5, 1].sum(1), torch.ones(20_000)
     )
     torch.testing.assert_close((x[..., 0] * x[..., 1]).sum(1), y)
-    task = long_memory.memory_task("adding", length=10, **TINY)
+    task = memory.memory_task("adding", length=10, **TINY)
     assert float(y.var()) == pytest.approx(task.trivial, rel=0.03)
     fixed = [torch.cat([y for _, y in part]) for part in (task.validation, task.test)]
     assert not torch.equal(*fixed)
 
 
 def test_gates_begin_slow_and_the_rest_as_ever():
-    net = long_memory.memory_task("copy", length=30, **TINY).model(3)
-    plain = long_memory.recurrent(3, 10, 8, 8, 1, "gru", residual=False)
+    net = memory.memory_task("copy", length=30, **TINY).model(3)
+    plain = memory.recurrent(3, 10, 8, 8, 1, "gru", residual=False)
     bias = net.cells[0].bias_ih_l0[8:16] + net.cells[0].bias_hh_l0[8:16]
     assert bias.min() >= 0 and bias.max() <= math.log(29)
     same = [n for n, p in net.named_parameters() if torch.equal(p, plain.get_parameter(n))]
@@ -43,7 +46,7 @@ def test_gates_begin_slow_and_the_rest_as_ever():
 
 def test_only_the_last_step_reaches_the_weights_under_truncation():
     """Of inputs before the questions full truncation sees nothing: their gradient vanishes, that of BPTT does not."""
-    task = long_memory.memory_task("copy", length=12, **TINY)
+    task = memory.memory_task("copy", length=12, **TINY)
     model, (x, y) = task.model(0), task.draw(torch.Generator().manual_seed(0))
     for arm, reached in (("BPTT", True), ("FT-BPTT", False), ("TBPTT", False), ("DSF linspace", True)):
         x = x.detach().requires_grad_()
@@ -56,7 +59,7 @@ def test_only_the_last_step_reaches_the_weights_under_truncation():
 
 def test_words_follow_one_another():
     how = TINY | {"held_out": 4}
-    task = long_memory.word_task("python", vocabulary=300, length=12, **how)
+    task = word_task("python", vocabulary=300, length=12, **how)
     x, y = task.validation[0]
     assert torch.equal(x.argmax(-1)[:, 1:], y[:, :-1]) and x.shape == (4, 12, 300) and y.max() <= 299
     assert 1 < task.trivial < 300
@@ -137,4 +140,4 @@ def test_a_small_run_tunes_on_other_seeds(tmp_path, capsys, monkeypatch):
     with pytest.raises(ValueError, match="--memory-tasks sorting: expected some of"):
         study.run(study.Config(memory_tasks=("sorting",), memory_lengths=(5,), memory_steps=(1,), output=tmp_path))
     with pytest.raises(ValueError, match="--memory-length 4: expected at least 5"):
-        long_memory.memory_task("copy", length=4, **TINY)
+        memory.memory_task("copy", length=4, **TINY)

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from studies import state_feedback as study
+from studies.kit.through_time.gradients import closeness
 from studies.state_feedback.comparisons import EQUAL_TIME, clear_sign, summary, verdicts
 from studies.state_feedback.tasks import readings, sensor_task, text_task
-from studies.state_feedback.training import closeness, train, way_back
+from studies.state_feedback.training import train, way_back
 
 ARMS = ("BPTT", "FT-BPTT", "DSF gate", "Highway k = 1")
 TINY = dict(batch=4, width=8, depth=1, cell="gru")

@@ -92,8 +92,8 @@ def _unanswered(address: str | None, what: str, error: Exception) -> OSError:
 def interrupts() -> Iterator[threading.Event]:
     """An event that Ctrl-C sets besides what it does.
 
-    In a callback of the garbage collector, of which dask has one, it sets the event alone: Python prints and drops an
-    exception there.
+    In a callback of the garbage collector, of which dask has one, or of a weak reference it sets the event alone:
+    Python prints and drops an exception there.
     """
     event = threading.Event()
     before = signal.getsignal(signal.SIGINT)
@@ -113,9 +113,12 @@ def interrupts() -> Iterator[threading.Event]:
         signal.signal(signal.SIGINT, before)
 
 
+_CALLED_BACK = ("distributed.gc", "weakref", "_weakrefset")  # modules whose functions the collector calls
+
+
 def _collecting(frame: FrameType | None) -> bool:
     while frame is not None:
-        if frame.f_globals.get("__name__") == "distributed.gc":
+        if frame.f_globals.get("__name__") in _CALLED_BACK:
             return True
         frame = frame.f_back
     return False

@@ -1,0 +1,1 @@
+"""Sequence tasks for recurrent networks, and how near a gradient through time is to the true one."""
