@@ -162,6 +162,8 @@ PRESETS: dict[str, ResolutionShiftConfig] = {
     "medium": _MEDIUM,
     "medium-43": replace(
         _MEDIUM,
+        samples=1180,
+        train_samples=1000,
         arms=("fno", "fno+period", "sine-cosine", "neuralop:FNO", "neuralop:FNO+period"),
         train_grids=(43,),
         test_grids=(43, 85, 211),
