@@ -77,10 +77,10 @@ ARMS: dict[str, Arm] = {
     # each of these five has one part more than the one before
     "+ gradient products": Arm("operator", "network", _BANKED, coarse_share=0.3),
     "+ Muon": Arm("operator", "network", _BANKED, coarse_share=0.3, optimizer="muon"),
-    "+ Muon for modes": Arm("operator", "network", _BANKED, coarse_share=0.3, optimizer="stacked-muon"),
-    "+ transposition": Arm("operator", "network", _TRANSPOSED, coarse_share=0.3, optimizer="stacked-muon"),
+    "+ transposition": Arm("operator", "network", _TRANSPOSED, coarse_share=0.3, optimizer="muon"),
+    "+ Muon for modes": Arm("operator", "network", _TRANSPOSED, coarse_share=0.3, optimizer="stacked-muon"),
     "+ gate": Arm("operator", "network", _GATED, coarse_share=0.3, optimizer="stacked-muon"),
-    "+ transposition, endless": Arm("operator", "endless", _TRANSPOSED, optimizer="stacked-muon", endless=True),
+    "+ transposition, endless": Arm("operator", "endless", _TRANSPOSED, optimizer="muon", endless=True),
     "mano": Arm("mano", "network", _SPINE | {"window": 4, "heads": 4, "aggregate": "sum"}, learning_rate=2e-3),
     "spectral–multipole": Arm("hybrid", "network", _SPINE | _WALLS | {"weights": "dense", "window": 4, "heads": 4}),
     "corrector": Arm("corrector", "hybrid", _LEAN | {"refine": 2}, learning_rate=3e-3, gradient_weight=0.0),

@@ -33,7 +33,8 @@ _LAYER = (
     "five sixths of the time are products with tables of 18 to 34 rows for each row of the grid, at half the rate of "
     "a large product; the leading axis first in one wide product, with real tables for both signs of a mode, with and "
     "without a transposed copy before the second axis, took 0.8 to 1.6 times as long, a convolution in place of the "
-    "batched product 1.3 to 2 times, einsum and products from the right 1 to 2 times"
+    "batched product 1.3 to 2 times, einsum and products from the right 1 to 2 times "
+    "(trials beside other jobs)"
 )
 
 
