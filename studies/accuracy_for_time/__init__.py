@@ -27,7 +27,7 @@ from studies.accuracy_for_time.case import solved_alone, solved_coarser, trained
 from studies.accuracy_for_time.report import answer, draw, print_report, summary, targets
 from studies.kit.cells import data_digest, kept
 from studies.kit.choices import require_known
-from studies.kit.darcy_fields import darcy_splits
+from studies.kit.fields.darcy import darcy_splits
 from studies.kit.study import finished, opened, picked
 from studies.kit.timing import threads
 

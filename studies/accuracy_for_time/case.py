@@ -16,7 +16,7 @@ from sciops.pde import darcy
 from sciops.resampling import resample
 from sciops.training import TrainConfig, evaluate, fit
 from studies.accuracy_for_time.arms import Arm
-from studies.kit.darcy_fields import endless_darcy
+from studies.kit.fields.darcy import endless_darcy
 from studies.kit.study import picked
 from studies.kit.timing import interleaved
 

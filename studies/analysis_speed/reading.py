@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from studies.kit.smooth_fields import write_fields
+from studies.kit.fields.smooth import write_fields
 from studies.kit.timing import interleaved, ratio
 
 _FIELDS = ("a", "u")

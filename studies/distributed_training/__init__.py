@@ -20,8 +20,8 @@ from sciops.plotting import figure, series
 from studies.distributed_training.compiled_steps import CASES
 from studies.kit.answers import extent, sentence
 from studies.kit.choices import require_known
+from studies.kit.fields.smooth import write_fields
 from studies.kit.launch import launch
-from studies.kit.smooth_fields import write_fields
 from studies.kit.study import finished, opened, picked
 from studies.kit.tables import print_table
 

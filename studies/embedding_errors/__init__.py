@@ -20,8 +20,9 @@ from typing import Any
 from studies.embedding_errors.cells import field_arrays, field_cell, plant_cell, random_cell, speech_cell
 from studies.embedding_errors.figures import draw
 from studies.embedding_errors.report import answer, claims, exact_split, print_report
-from studies.kit import accents, rough_fields
+from studies.kit import accents
 from studies.kit.choices import require_known
+from studies.kit.fields import rough
 from studies.kit.pool import run_all
 from studies.kit.study import finished, opened, picked
 
@@ -31,7 +32,7 @@ OPTIONS = {
     "plants": "plant_samples plant_steps plant_draws",
     "random": "random_draws",
     "speech": f"{accents.OPTIONS} each strength draws smallest fewest low_snr jitters shift noise",
-    "fields": f"{rough_fields.OPTIONS} strength draws",
+    "fields": f"{rough.OPTIONS} strength draws",
 }
 
 
@@ -118,7 +119,7 @@ def run(config: Config) -> dict[str, Any]:
     if "speech" in config.parts:  # made once, before several processes ask for it
         accents.accents_corpus(data, options["speech"])
     if "fields" in config.parts:
-        rough_fields.rough_fields(data, config.fields, config.points)
+        rough.rough_fields(data, config.fields, config.points)
     jobs = [(part, folder.path, seed, options[part]) for part in config.parts for seed in config.seeds]
     if "plants" in config.parts:
         jobs += [("random", folder.path, clusters, options["random"]) for clusters in (10, 40)]
@@ -129,7 +130,7 @@ def run(config: Config) -> dict[str, Any]:
             network: exact_split(
                 [field_arrays(folder.path, network, seed, options["fields"]) for seed in config.seeds], config
             )
-            for network in rough_fields.NETWORKS
+            for network in rough.NETWORKS
             if len(config.seeds) > 1
         }
     results |= {"claims": claims(results, config), "smallest": config.smallest}

@@ -25,7 +25,7 @@ from studies.embedding_errors import plants
 from studies.embedding_errors.crossing import audible, crossed, held_out, parts_of, some_recordings, summary
 from studies.kit.accents import ACCENTS, REFERENCE, Segments, accent_states, blocks
 from studies.kit.cells import kept, kept_arrays
-from studies.kit.rough_fields import NETWORKS, field_states
+from studies.kit.fields.rough import NETWORKS, field_states
 
 GROUPS = tuple(accent for accent in ACCENTS if accent != REFERENCE)
 GROUP = "en-029"  # the group of tables that have room for one

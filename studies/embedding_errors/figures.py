@@ -12,8 +12,8 @@ from sciops.plotting import PALETTE
 from studies.embedding_errors.cells import GROUP, WHOLE
 from studies.embedding_errors.report import last_of
 from studies.kit.accents import ACCENTS, REFERENCE
+from studies.kit.fields.rough import NETWORKS
 from studies.kit.figures import band, panels
-from studies.kit.rough_fields import NETWORKS
 
 if TYPE_CHECKING:
     from studies.embedding_errors import Config

@@ -15,7 +15,7 @@ from sciops.evaluation.probes import error_type, remedy
 from studies.embedding_errors.cells import CONTROLLED, GROUP, GROUPS, LINKED, TUNED
 from studies.kit.accents import ACCENTS, REFERENCE
 from studies.kit.answers import sentence
-from studies.kit.rough_fields import NETWORKS
+from studies.kit.fields.rough import NETWORKS
 from studies.kit.tables import print_table
 from studies.kit.verdicts import seed_verdict, shown
 

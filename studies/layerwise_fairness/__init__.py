@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from studies.kit import accents, rough_fields
+from studies.kit import accents
 from studies.kit.choices import require_known
+from studies.kit.fields import rough
 from studies.kit.pool import run_all
 from studies.kit.study import finished, opened, picked
 from studies.layerwise_fairness.cells import field_cell, speech_cell
@@ -90,12 +91,12 @@ def run(config: Config) -> dict[str, Any]:
     if not config.seeds:
         raise ValueError("--seeds: expected at least one")
     folder = opened(config, seeds=config.seeds, methods=["layerwise_fairness"])
-    options = {"speech": f"{accents.OPTIONS} strength draws", "fields": f"{rough_fields.OPTIONS} strength draws"}
+    options = {"speech": f"{accents.OPTIONS} strength draws", "fields": f"{rough.OPTIONS} strength draws"}
     data = folder.path / "data"
     if "speech" in config.parts:  # made once, before several processes ask for it
         accents.accents_corpus(data, picked(config, options["speech"]))
     if "fields" in config.parts:
-        rough_fields.rough_fields(data, config.fields, config.points)
+        rough.rough_fields(data, config.fields, config.points)
     jobs = [(part, folder.path, seed, picked(config, options[part])) for part in config.parts for seed in config.seeds]
     records = run_all(one_cell, jobs, workers=config.workers, threads=1, unit="cell")
     results: dict[str, Any] = {part: [r for r in records if r["part"] == part] for part in config.parts}

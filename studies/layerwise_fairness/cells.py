@@ -12,7 +12,7 @@ import numpy as np
 from sciops.evaluation.probes import balanced_weights, depth_curves, probe_errors, shuffled
 from studies.kit.accents import ACCENTS, REFERENCE, accent_states, blocks
 from studies.kit.cells import kept
-from studies.kit.rough_fields import NETWORKS, field_states
+from studies.kit.fields.rough import NETWORKS, field_states
 
 GROUP = "en-029"
 

@@ -18,8 +18,8 @@ import numpy as np
 
 from sciops.plotting import figure, series
 from studies.kit.answers import extent, listed, sentence
+from studies.kit.fields.smooth import write_fields
 from studies.kit.launch import launch
-from studies.kit.smooth_fields import write_fields
 from studies.kit.study import finished, opened, picked
 from studies.kit.tables import grouped, print_table
 

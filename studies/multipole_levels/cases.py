@@ -19,7 +19,7 @@ from sciops.models import build_model
 from sciops.pde import navier_stokes
 from sciops.random_fields import gaussian_random_field
 from studies.kit.cells import kept_arrays
-from studies.kit.darcy_fields import darcy_splits
+from studies.kit.fields.darcy import darcy_splits
 from studies.multipole_levels.arms import Arm
 
 CASES = ("darcy", "files", "digits", "flow")

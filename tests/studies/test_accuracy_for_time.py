@@ -105,7 +105,7 @@ def test_coarser_solves_are_less_accurate_and_every_row_says_when_it_pays(result
 
 
 def test_a_stream_has_the_law_of_the_sets_and_none_of_their_fields(config, results):
-    from studies.kit.darcy_fields import darcy_splits, endless_darcy
+    from studies.kit.fields.darcy import darcy_splits, endless_darcy
 
     stream = endless_darcy(43, 6, finest=85)
     batch = stream.batch([5, 0, 2])

@@ -12,7 +12,7 @@ from sciops.datasets import open_dataset
 from sciops.grids import Grid
 from sciops.spectral import power_spectrum
 from studies import lazy_loading as study
-from studies.kit.smooth_fields import write_fields
+from studies.kit.fields.smooth import write_fields
 
 SMALL = study.Config(
     points=20,

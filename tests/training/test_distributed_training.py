@@ -15,7 +15,7 @@ from sciops.datasets import Splits
 from sciops.files.json_files import read_jsonl
 from sciops.models import build_model
 from sciops.training import fit, load_checkpoint
-from studies.kit.smooth_fields import write_fields
+from studies.kit.fields.smooth import write_fields
 from studies.train import PRESETS, run
 
 pytestmark = pytest.mark.slow

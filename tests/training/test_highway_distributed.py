@@ -8,7 +8,7 @@ import pytest
 from warm import launch, undrawn
 
 from sciops.files.json_files import read_jsonl
-from studies.kit.smooth_fields import write_fields
+from studies.kit.fields.smooth import write_fields
 from studies.train import PRESETS, run
 
 

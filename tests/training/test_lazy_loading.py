@@ -31,7 +31,7 @@ from sciops.grids import Grid
 from sciops.training import evaluate, fit
 from sciops.training.data import checks
 from sciops.training.data.loader import Loader
-from studies.kit.smooth_fields import write_fields
+from studies.kit.fields.smooth import write_fields
 
 # Python 3.12 and later warn of every fork beside a thread
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
