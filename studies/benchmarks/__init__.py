@@ -47,6 +47,7 @@ STUDIES = (
     "solver_speed",
     "stepper_speed",
     "prompt_speed",
+    "training_costs",
     "generation_speed",
     "analysis_speed",
     "accuracy_for_time",

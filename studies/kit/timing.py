@@ -186,6 +186,11 @@ def device_peak(call: Callable[[], Any]) -> int:
     return torch.cuda.max_memory_allocated() - before
 
 
+def resident() -> int:
+    """Bytes of memory that this process holds. Linux only."""
+    return _status("VmRSS")
+
+
 def _status(name: str) -> int:
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) * 1024 for line in status if line.startswith(name))
@@ -202,7 +207,7 @@ def process_peak(call: Callable[[], Any]) -> int:
         trim(0)
     with open("/proc/self/clear_refs", "w") as peaks:
         peaks.write("5")
-    before = _status("VmRSS")
+    before = resident()
     call()
     return max(_status("VmHWM") - before, 0)
 

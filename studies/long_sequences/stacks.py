@@ -6,19 +6,17 @@ memory, as LongT5 computes them to add its biases, and by torch's fused kernel, 
 
 from __future__ import annotations
 
-import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
 from sciops.mixers import SelfAttention, SparseAttention, StateSpaceMixer
 from sciops.models.sequences.stack import SequenceBlock
 from studies.kit.cells import kept
+from studies.kit.live_bytes import LiveBytes
 from studies.kit.study import picked
 from studies.kit.timing import threads
 
@@ -80,40 +78,6 @@ def step(
 
     call = forward if mode == FORWARD else lambda: torch.autograd.grad(stacked(), [x, *parameters], g)
     return call, [x, g, *parameters]
-
-
-class LiveBytes(TorchDispatchMode):
-    """Within it `peak` is the most bytes of tensors at one time that were made within it and still live.
-
-    What kernels of torch use inside of one operation is not counted. Unlike the peak of a process it is the same in
-    every run: no allocator, no page that the system takes back, no other process.
-    """
-
-    def __init__(self, *given: Tensor) -> None:
-        super().__init__()
-        self.now = self.peak = 0
-        self._known: dict[int, Any] = {}
-        self._given = {t.untyped_storage()._cdata for t in given}
-
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found = function(*args, **(kwargs or {}))
-        for tensor in tree_leaves(found):
-            if isinstance(tensor, Tensor):
-                self._count(tensor.untyped_storage())
-        self.peak = max(self.peak, self.now)
-        return found
-
-    def _count(self, storage: Any) -> None:
-        key, size = storage._cdata, storage.nbytes()
-        if key in self._known or key in self._given:
-            return
-
-        def freed(_: Any) -> None:
-            self._known.pop(key, None)
-            self.now -= size
-
-        self._known[key] = weakref.ref(storage, freed)
-        self.now += size
 
 
 def memory(config: Config, folder: Any) -> list[dict[str, Any]]:

@@ -355,3 +355,16 @@ def test_device_is_kept_and_agrees(field):
     assert np.abs(solution.u.cpu().numpy() - cpu.u).max() <= 1e-8 * np.abs(cpu.u).max()
     with pytest.raises(ValueError, match="runs on the CPU"):
         darcy.solve(torch.ones(5, 5).cuda(), backend="numba")
+
+
+def test_a_sample_that_overflows_leaves_its_neighbours_what_they_are():
+    """In a batch of which a thread takes many at a time, and with samples that are coarsened in another way between."""
+    rng = np.random.default_rng(5)
+    a = np.exp(rng.standard_normal((12, 2, 20, 24)))
+    a[3, 0] *= 1e3  # halved along one axis alone
+    a[7, :, ::2] = 1e-300  # a/(p + q) leaves the range of the numbers that the levels are stored in
+    both = darcy.solve(a, tensor=True, backend="numba", on_failure="flag", threads=1)
+    for i in range(len(a)):
+        alone = darcy.solve(a[i], tensor=True, backend="numba", on_failure="flag", threads=1)
+        assert np.array_equal(alone.u, both.u[i], equal_nan=True) and alone.status == both.status[i]
+    assert both.status[7] != "ok" and set(np.delete(both.status, 7)) == {"ok"}

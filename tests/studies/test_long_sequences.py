@@ -8,6 +8,7 @@ import torch
 
 from sciops.mixers import StateSpaceMixer
 from studies import long_sequences as study
+from studies.kit.live_bytes import LiveBytes
 from studies.kit.timing import exponent
 from studies.long_sequences import burgers, layers, needle, stacks
 
@@ -116,7 +117,7 @@ def test_recomputed_stacks_have_the_gradients_of_plain_ones(name):
 
 def test_bytes_that_live_at_once():
     x = torch.ones(1000, requires_grad=True)
-    with stacks.LiveBytes(x) as live:
+    with LiveBytes(x) as live:
         y = x * 2  # kept by the sine's derivative
         z = y.sin()
         assert live.now == 8000
@@ -124,7 +125,7 @@ def test_bytes_that_live_at_once():
         assert live.now == 8000
         del y, z
         assert live.now == 0
-    with torch.no_grad(), stacks.LiveBytes(x) as live:
+    with torch.no_grad(), LiveBytes(x) as live:
         for _ in range(5):
             z = x + 1
     assert live.peak == 8000 and live.now == 4000  # the last and the one it replaces

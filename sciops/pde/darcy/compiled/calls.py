@@ -62,6 +62,9 @@ LETTERS = {
     "nested_start": "NnTNNnn",  # work, shapes, start, levels, singular
     # b, singular, tol, limit, work, shapes, start, levels, along_y, along_x, sums, p, Ap, r, u
     "iterate": "NnDndnTNNn" + 7 * "D",
+    # count, a_x, a_y, step, factor, b, step, exchange, step, longest, out, three steps, found, singular, tol, limit,
+    # work, size, shapes, start, levels, x_over, y_over, along_y, along_x, sums, p, Ap, r, u
+    "samples": "NnnDDnDDnDnnDnnnDndnTnNNn" + 9 * "D",
 }
 NUMBER = {name: number for number, name in enumerate(LETTERS)}  # of each address in the table that callers are given
 

@@ -23,7 +23,7 @@ from sciops.pde.darcy.compiled import galerkin, interpolation, krylov, relaxatio
 from sciops.pde.darcy.compiled.calls import LETTERS, NUMBER, signature_of
 from sciops.pde.darcy.compiled.cycle import cycle, nested_start
 from sciops.pde.darcy.compiled.levels import FAST
-from sciops.pde.darcy.compiled.sample import iterate
+from sciops.pde.darcy.compiled.sample import iterate, samples
 from sciops.pde.darcy.compiled.setup import setup
 from sciops.pde.darcy.multigrid import Way
 
@@ -33,7 +33,7 @@ COMPILING = (
 _EXACT = {"faces", "true_residual"}  # sums in the order written, without fused products
 
 _MODULES = (galerkin, interpolation, krylov, relaxation, relaxation_of_lines, transfer)
-_CALLERS = {"setup": setup, "cycle": cycle, "nested_start": nested_start, "iterate": iterate}
+_CALLERS = {"setup": setup, "cycle": cycle, "nested_start": nested_start, "iterate": iterate, "samples": samples}
 FUNCTIONS: dict[str, Callable] = {
     name: getattr(module, name) for name in LETTERS for module in _MODULES if hasattr(module, name)
 } | _CALLERS
@@ -51,7 +51,7 @@ class Form(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """Those that a solve may call, which are compiled; `iterate` is the last of them."""
+        """Those that a solve may call, which are compiled; `samples` is the last of them."""
         left_out = (_POINTS if self.lines else _LINES) + (() if self.rows else _ROWS)
         return [name for name in LETTERS if name not in left_out]
 
@@ -139,6 +139,6 @@ def solver_of(form: Form) -> Solver:
 def kept_on_disk() -> bool:
     """Whether numba has compiled the solver from the present sources before, and kept it for other processes."""
     newest = max(file.stat().st_mtime for file in sources())
-    last = kernel("iterate")
-    found = Path(last.stats.cache_path or "").glob("sample.iterate-*.nbi")
+    last = kernel("samples")
+    found = Path(last.stats.cache_path or "").glob("sample.samples-*.nbi")
     return any(index.stat().st_mtime >= newest for index in found)
