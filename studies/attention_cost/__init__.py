@@ -23,6 +23,7 @@ from studies.kit import timing
 from studies.kit.answers import extent, met, sentence
 from studies.kit.figures import ticks
 from studies.kit.limits import Rates, measured_rates
+from studies.kit.profiles import print_profiles, profiled
 from studies.kit.study import finished, opened
 from studies.kit.tables import print_table
 
@@ -90,6 +91,7 @@ def run(config: Config) -> dict[str, Any]:
             "curve": _curve(config),
             "odd": _odd(config),
             "memory": _memory(config, count),
+            "profiles": _profiles(config, count),
         }
     for row in results["full"]:
         for name in [name for name in row["seconds"] if name.startswith("full")]:
@@ -268,6 +270,15 @@ def _memory(config: Config, count: int) -> dict[str, dict[str, int]]:
     return table
 
 
+def _profiles(config: Config, count: int) -> dict[str, Any]:
+    """Of the multipole layers on the first grid that full attention is compared on."""
+    if config.device != "cpu" or not config.full_sizes:
+        return {}
+    n = config.full_sizes[0]
+    names = [f"multipole w={w}" for w in config.windows[:2]]
+    return {f"{name}, {n}²": profiled(_step(config, name, (n, n)), count) for name in names}
+
+
 def operations(n: int, channels: int, window: int, levels: bool = True) -> int:
     """Of forward and backward on n² cells, n = window·2^L: three times the products of the forward pass.
 
@@ -346,6 +357,7 @@ def _print(results: dict[str, Any], config: Config) -> None:
     print(f"\ntime per cell against the mean of {first}² and {second}²")
     for row in results["odd"]:
         print(f"w={row['window']}  {row['sizes'][0]:>4}×{row['sizes'][1]:<4} {row['per_cell']:.2f}")
+    print_profiles(results["profiles"])
     timing.print_targets(results["targets"])
 
 

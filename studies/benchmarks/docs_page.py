@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from studies.kit.profiles import BETWEEN, rows_of
+
 _VERSIONS = ("python", "sciops", "torch", "numpy", "scipy", "numba", "h5py", "neuraloperator", "pyamg")
 
 
@@ -53,7 +55,31 @@ def _study(name: str, record: Mapping[str, Any]) -> list[str]:
         if not row["met"] and row.get("note"):
             missed.setdefault(row["note"], []).append(row["what"])
     notes = [f"* Missed, {'; '.join(names)}: {note}" for note, names in missed.items()]
-    return [*head, "\n".join(lines), *(["\n".join(notes)] if notes else [])]
+    return [*head, "\n".join(lines), *(["\n".join(notes)] if notes else []), *_profiles(record["results"])]
+
+
+def _profiles(results: Mapping[str, Any]) -> list[str]:
+    """Where the time of some steps goes, one column a step, as `studies.kit.profiles` measured it."""
+    profiles = results.get("profiles") or {}
+    if not profiles:
+        return []
+    rows = {what: {row["kind"]: row for row in rows_of(one)} for what, one in profiles.items()}
+    kinds = list(dict.fromkeys(kind for own in rows.values() for kind in own))
+    kinds.sort(key=lambda kind: kind == BETWEEN)
+    lines = [f"| where the time goes, ms | {' | '.join(_cell(what) for what in profiles)} |"]
+    lines.append("| --- |" + " --- |" * len(profiles))
+    for kind in kinds:
+        cells = [
+            f"{own[kind]['milliseconds']:.2f} ({own[kind]['share']:.0%})" if kind in own else ""
+            for own in rows.values()
+        ]
+        lines.append(f"| {kind} | {' | '.join(cells)} |")
+    wholes = [f"{1e3 * one['seconds']:.2f}" for one in profiles.values()]
+    rates = [f"{1e-9 * one['rate']:.0f}" for one in profiles.values()]
+    lines.append(f"| whole step | {' | '.join(wholes)} |")
+    lines.append(f"| operations called | {' | '.join(str(one['calls']) for one in profiles.values())} |")
+    lines.append(f"| products, GFLOP/s | {' | '.join(rates)} |")
+    return ["\n".join(lines)]
 
 
 def _cell(text: str) -> str:

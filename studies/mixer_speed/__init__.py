@@ -21,13 +21,15 @@ import torch
 from sciops.plotting import figure, series
 from studies.kit.answers import extent, listed, met, sentence
 from studies.kit.limits import Rates, measured_rates
+from studies.kit.profiles import print_profiles, profiled
 from studies.kit.study import finished, opened
 from studies.kit.tables import grouped, print_table
-from studies.kit.timing import print_targets, target
+from studies.kit.timing import print_targets, target, threads
 from studies.mixer_speed import epochs, layer, network
 
 LEAST = {16: 3.0, 32: 1.5, 64: 5.0, 85: 7.0, 128: 6.0, 211: 7.0, 421: 15.0}  # by points per axis, forward and backward
 
+_PROFILED = 128  # points per axis of the layer whose time is told by operations, where it is among the cases
 
 _LAYER = (
     "five sixths of the time are products with tables of 18 to 34 rows for each row of the grid, at half the rate of "
@@ -125,6 +127,7 @@ def run(config: Config) -> dict[str, Any]:
         "step": network.step(*config.network, rounds=config.rounds // 2 + 1, **compiled, **shared),
         "epochs": _epochs(config, width, depth, shared),
     }
+    results["profiles"] = _profiles(config, count) | results["step"].pop("profiles")
     results["targets"] = _targets(config, results)
     show = lambda results: _print(config, results)  # noqa: E731
     return finished(folder, results, _draw, show, answer=answer, picture="mixer_speed.png")
@@ -143,6 +146,15 @@ def _epochs(config: Config, width: int, depth: int, shared: dict[str, Any]) -> d
         return None
     options = {"batch": config.batch, "passes": config.epochs, "rounds": max(2, config.rounds // 3)}
     return epochs.epochs(config.data, width, depth, seed=config.seed, **options, **shared)
+
+
+def _profiles(config: Config, count: int) -> dict[str, Any]:
+    """Of the spectral layer whose target is missed by most, forward and backward."""
+    if config.device != "cpu":
+        return {}
+    case = next((case for case in config.cases if case[-1] == _PROFILED), config.cases[-1])
+    with threads(count):
+        return {f"spectral layer, {case[-1]}²": profiled(layer.one_pass("ours", *case, count), count)}
 
 
 def _targets(config: Config, results: dict[str, Any]) -> list[dict[str, Any]]:
@@ -212,6 +224,7 @@ def _print(config: Config, results: dict[str, Any]) -> None:
         print_table(rows, columns, title=f"{title}, equal to {part['difference']:.0e}")
         if part.get("peer_compiler"):
             print(f"  theirs, compiled: fails, {part['peer_compiler']}")
+    print_profiles(results["profiles"])
     print_targets(results["targets"])
 
 

@@ -15,6 +15,7 @@ from sciops.grids import Grid
 from sciops.mixers import SpectralMixer
 from sciops.models import build_model
 from sciops.models.operators.neuralop_spectral import computes
+from studies.kit.profiles import profiled
 from studies.kit.timing import interleaved, ratio, require_equal, threads
 from studies.mixer_speed.layer import synchronizer
 
@@ -160,12 +161,18 @@ def step(
                 difference = max(difference, require_equal(f"{name}, {what}", a, b, 1e-5))
         calls = {name: make_step(*network) for name, network in networks.items()}
         times = interleaved(calls, rounds=rounds, warmup=2, synchronize=synchronizer(device))
+        profiles = {
+            f"FNO step, {points}², {name}": profiled(calls[name], count)
+            for name in ("same network", "same network, compiled")
+            if device == "cpu"
+        }
     return {
         "points": points,
         "batch": batch,
         "threads": count,
         "difference": difference,
         "peer_compiler": failed,
+        "profiles": profiles,
         "seconds": {name: float(np.median(t)) for name, t in times.items()},
         "ratio": {name: ratio(times["theirs"], t) for name, t in times.items() if name != "theirs"},
     }
