@@ -74,12 +74,16 @@ ARMS: dict[str, Arm] = {
     "sine-cosine, one grid": Arm("fno", "network", _SPINE | _WALLS),
     "sine-cosine, bf16": Arm("fno", "network", _SPINE | _WALLS, coarse_share=0.3, precision="bf16"),
     "sine-cosine, endless": Arm("fno", "endless", _SPINE | _WALLS, endless=True),
-    # each of these five has one part more than the one before
+    # each of these four has one part more than the one before
     "+ gradient products": Arm("operator", "network", _BANKED, coarse_share=0.3),
     "+ Muon": Arm("operator", "network", _BANKED, coarse_share=0.3, optimizer="muon"),
     "+ transposition": Arm("operator", "network", _TRANSPOSED, coarse_share=0.3, optimizer="muon"),
-    "+ Muon for modes": Arm("operator", "network", _TRANSPOSED, coarse_share=0.3, optimizer="stacked-muon"),
-    "+ gate": Arm("operator", "network", _GATED, coarse_share=0.3, optimizer="stacked-muon"),
+    "+ gate": Arm("operator", "network", _GATED, coarse_share=0.3, optimizer="muon"),
+    "+ gate, longer coarse": Arm("operator", "network", _GATED, coarse_share=0.6, optimizer="muon"),
+    "+ gate, endless": Arm("operator", "endless", _GATED, optimizer="muon", endless=True),
+    "transposition, Muon for modes": Arm(
+        "operator", "network", _TRANSPOSED, coarse_share=0.3, optimizer="stacked-muon"
+    ),
     "+ transposition, endless": Arm("operator", "endless", _TRANSPOSED, optimizer="muon", endless=True),
     "mano": Arm("mano", "network", _SPINE | {"window": 4, "heads": 4, "aggregate": "sum"}, learning_rate=2e-3),
     "spectral–multipole": Arm("hybrid", "network", _SPINE | _WALLS | {"weights": "dense", "window": 4, "heads": 4}),

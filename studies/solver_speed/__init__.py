@@ -30,6 +30,7 @@ from studies.kit.tables import print_table
 from studies.kit.timing import exponent, interleaved, print_targets, ratio, target, threads
 from studies.solver_speed.cold import first_solves, show
 from studies.solver_speed.device import on_device
+from studies.solver_speed.traffic import bytes_moved, rate_within, workspace
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ PEERS = ("pyamg", "spsolve")
 COLD_TARGET, CACHED_TARGET = 12.0, 1.5  # processor seconds
 GROWTH_TARGET = 1.15
 SCALING = 1.9  # of two threads on many small systems
+BANDWIDTH = 0.7  # of what small systems move, at the rate of the cache they lie in, over the time they take
 
 
 def run(config: Config) -> dict[str, Any]:
@@ -317,11 +319,15 @@ def _small(config: Config) -> list[dict[str, Any]]:
     for n in config.small_sizes:
         a = fields("12/3", n, config.small_samples, config.seed)
         calls = {count: partial(darcy.solve, a, tol=config.tol, threads=count) for count in (1, 2)}
-        if not (calls[2]().residual <= config.tol).all():
+        found = calls[2]()
+        if not (found.residual <= config.tol).all():
             raise RuntimeError(f"n = {n}: a residual is above {config.tol:.0e}")
         times = interleaved({str(count): call for count, call in calls.items()}, rounds=max(3, config.repeats))
         per_sample = {who: float(np.median(taken)) / len(a) for who, taken in times.items()}
-        rows.append({"n": n, "batch": len(a), "seconds": per_sample, "ratio": ratio(times["1"], times["2"])})
+        moved = bytes_moved(n - 2, float(np.mean(found.iterations)))
+        rate = rate_within(workspace(n - 2))
+        row = {"n": n, "batch": len(a), "seconds": per_sample, "ratio": ratio(times["1"], times["2"])}
+        rows.append({**row, "bytes": moved, "rate": rate, "share": moved / rate / per_sample["1"]})
     return rows
 
 
@@ -332,6 +338,9 @@ def _targets(results: dict[str, Any]) -> list[dict[str, Any]]:
         for row in results["small"]:
             what = f"two threads over one, {row['n']}², batch {row['batch']}"
             rows.append(target(what, row["ratio"]["median"], least=SCALING))
+    for row in results["small"]:
+        what = f"bandwidth of the cache reached, {row['n']}², one thread"
+        rows.append(target(what, row["share"], least=BANDWIDTH))
     what = f"growth exponent, {growth['from']}² → {growth['to']}²"
     return [*rows, target(what, growth["exponents"]["numba"], most=GROWTH_TARGET)]
 
@@ -353,7 +362,8 @@ def _print(results: dict[str, Any]) -> None:
     exponents = ", ".join(f"{solver} {value:.3f}" for solver, value in growth["exponents"].items())
     if results["device"]:
         _print_device(results["device"])
-    columns = "n; batch; one thread, µs/sample=1e6*seconds.1:.0f; two=1e6*seconds.2:.0f; ratio=ratio.median:.2f"
+    columns = "n; batch; one thread, µs/sample=1e6*seconds.1:.0f; two=1e6*seconds.2:.0f; ratio=ratio.median:.2f; "
+    columns += "MB moved=1e-6*bytes:.1f; cache, GB/s=1e-9*rate:.0f; share=share:.2f"
     print_table(results["small"], columns, title="many small systems")
     print(f"\ntime ~ unknowns^p from {growth['from']}² to {growth['to']}²: {exponents}")
     print_targets(results["targets"])
