@@ -8,7 +8,7 @@ from typing import Any
 
 KINDS = {
     "network": "ours, learns from solutions alone",
-    "endless": "ours, sees no field twice; makes them while it trains, within its seconds",
+    "endless": "ours, makes its fields while it trains, within its seconds, and sees each once or a few times",
     "hybrid": "ours, is given the equation and solves it",
     "peer": "another package's model or method",
 }
@@ -24,7 +24,7 @@ class Arm:
     gradient_weight : of the relative gradient error in the loss
     coarse_share : share of the time in which it trains on the nested grid of half as many intervals
     optimizer, precision : of `TrainConfig`
-    endless : whether every step has fields that no step had before, made while it trains and within its seconds
+    endless : whether fields are made while it trains and within its seconds, without end; and how often each comes
     """
 
     model: str
@@ -36,7 +36,7 @@ class Arm:
     coarse_share: float = 0.0
     optimizer: str = "adamw"
     precision: str = "float32"
-    endless: bool = False
+    endless: int = 0
 
 
 _SPINE: dict[str, Any] = {
@@ -73,18 +73,20 @@ ARMS: dict[str, Arm] = {
     "sine-cosine": Arm("fno", "network", _SPINE | _WALLS, coarse_share=0.3),
     "sine-cosine, one grid": Arm("fno", "network", _SPINE | _WALLS),
     "sine-cosine, bf16": Arm("fno", "network", _SPINE | _WALLS, coarse_share=0.3, precision="bf16"),
-    "sine-cosine, endless": Arm("fno", "endless", _SPINE | _WALLS, endless=True),
+    "sine-cosine, endless": Arm("fno", "endless", _SPINE | _WALLS, endless=1),
     # each of these four has one part more than the one before
     "+ gradient products": Arm("operator", "network", _BANKED, coarse_share=0.3),
     "+ Muon": Arm("operator", "network", _BANKED, coarse_share=0.3, optimizer="muon"),
     "+ transposition": Arm("operator", "network", _TRANSPOSED, coarse_share=0.3, optimizer="muon"),
     "+ gate": Arm("operator", "network", _GATED, coarse_share=0.3, optimizer="muon"),
     "+ gate, longer coarse": Arm("operator", "network", _GATED, coarse_share=0.6, optimizer="muon"),
-    "+ gate, endless": Arm("operator", "endless", _GATED, optimizer="muon", endless=True),
+    "+ transposition, endless, 4 passes": Arm(
+        "operator", "endless", _TRANSPOSED, coarse_share=0.3, optimizer="muon", endless=4
+    ),
     "transposition, Muon for modes": Arm(
         "operator", "network", _TRANSPOSED, coarse_share=0.3, optimizer="stacked-muon"
     ),
-    "+ transposition, endless": Arm("operator", "endless", _TRANSPOSED, optimizer="muon", endless=True),
+    "+ transposition, endless": Arm("operator", "endless", _TRANSPOSED, optimizer="muon", endless=1),
     "mano": Arm("mano", "network", _SPINE | {"window": 4, "heads": 4, "aggregate": "sum"}, learning_rate=2e-3),
     "spectral–multipole": Arm("hybrid", "network", _SPINE | _WALLS | {"weights": "dense", "window": 4, "heads": 4}),
     "corrector": Arm("corrector", "hybrid", _LEAN | {"refine": 2}, learning_rate=3e-3, gradient_weight=0.0),

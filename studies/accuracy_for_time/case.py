@@ -55,7 +55,8 @@ def trained_and_tested(arm: Arm, size: int, seed: int, splits: dict[int, Splits]
     here = splits[size]
     sets = [splits[(size + 1) // 2].train, here.train] if arm.coarse_share else [here.train]
     if arm.endless:
-        sets = [endless_darcy(size, len(here.train), finest=config.finest, seed=config.data_seed)]
+        how = {"finest": config.finest, "seed": config.data_seed, "passes": arm.endless}
+        sets = [endless_darcy(known.grid.shape[0], len(known), **how) for known in sets]
     model, training = _prepared(arm, here, sets)
     settings = TrainConfig(
         epochs=_ALWAYS,

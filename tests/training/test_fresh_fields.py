@@ -48,6 +48,15 @@ def test_a_sample_is_the_same_in_every_batch():
     assert torch.equal(one.subset(slice(2, 4)).x, one.batch([2, 3])["x"])
 
 
+def test_a_training_on_fields_that_come_twice_resumes(tmp_path):
+    data = {"passes": 2, "held": 7}
+    whole = trained(CONFIG, stream(**data))
+    trained(replace(CONFIG, folder=tmp_path, stop_after=1), stream(**data))
+    again = trained(replace(CONFIG, folder=tmp_path, resume=True), stream(**data))
+    for name, value in whole.model.state_dict().items():
+        assert torch.equal(value, again.model.state_dict()[name]), name
+
+
 def test_no_sample_is_trained_on_twice():
     SEEN.clear()
     run = trained(CONFIG, stream())
@@ -58,12 +67,32 @@ def test_no_sample_is_trained_on_twice():
     torch.testing.assert_close(statistics.mean, Normalizer.fit(stream().batch(range(10))["x"]).mean)
 
 
+def test_every_field_comes_as_often_as_asked_and_is_made_once():
+    data, one = stream(length=12, passes=3, held=4), stream()
+    order = [int(np.flatnonzero((all_of(one, 24) == x).all((1, 2)))[0]) for x in all_of(data, 72)]
+    assert [sorted(order[i : i + 4]) for i in range(0, 24, 4)] == [[0, 1, 2, 3]] * 3 + [[4, 5, 6, 7]] * 3
+    assert sorted(order) == sorted([*range(24)] * 3) and len({tuple(order[i : i + 4]) for i in (0, 4, 8)}) > 1
+    SEEN.clear()
+    data = stream(length=12, passes=3, held=4)
+    for start in range(0, 72, 3):  # as a training asks: batches that follow each other
+        data.batch(range(start, start + 3))
+    assert sorted(SEEN) == list(range(24))
+    again = stream(length=12, passes=3, held=4)  # the same at every call, in any order
+    assert torch.equal(again.batch([50, 2])["x"], data.batch([2, 50])["x"].flip(0))
+    with pytest.raises(ValueError, match="passes=0, held=256"):
+        stream(passes=0)
+
+
+def all_of(data: FreshFields, count: int) -> np.ndarray:
+    return data.batch(range(count))["x"].numpy()
+
+
 def test_a_resumed_training_goes_on_with_the_samples_that_it_would_have_had(tmp_path):
     whole = trained(CONFIG, stream())
     stopped = replace(CONFIG, folder=tmp_path, stop_after=1)
     trained(stopped, stream())
     resumed = replace(stopped, stop_after=None, resume=True)
-    for other in (stream(first=1), FreshFields(waves, GRID, length=10, about="other waves")):
+    for other in (stream(first=1), stream(passes=2, held=5), FreshFields(waves, GRID, length=10, about="other waves")):
         with pytest.raises(ValueError, match="data"):
             trained(resumed, other)
     again = trained(resumed, stream())

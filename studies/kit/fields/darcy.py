@@ -50,14 +50,16 @@ def darcy_splits(
     return _split({n: (found[f"a{n}"], found[f"u{n}"]) for n in sizes}, samples), seconds
 
 
-def endless_darcy(n: int, length: int, *, finest: int = 421, seed: int = 0) -> FreshFields:
-    """Fields of the same law, solved on `finest` nodes and taken at n of them, without end and none of them twice.
+def endless_darcy(n: int, length: int, *, finest: int = 421, seed: int = 0, passes: int = 1) -> FreshFields:
+    """Fields of the same law, solved on `finest` nodes and taken at n of them, without end; every field `passes` times.
 
     None of them is in `darcy_splits`; length : fields of an epoch, by the first of which normalisers are fitted.
     """
     grid, make = Grid((n, n)), partial(_made, n, finest, seed)
     about = f"Darcy, li2020, seed {seed}, solved on {finest}"
-    return FreshFields(make, grid, length=length, first=_BEYOND, about=about, symmetry=Symmetry.of_scalars())
+    return FreshFields(
+        make, grid, length=length, first=_BEYOND, passes=passes, about=about, symmetry=Symmetry.of_scalars()
+    )
 
 
 def _made(n: int, finest: int, seed: int, numbers: np.ndarray) -> dict[str, np.ndarray]:
