@@ -51,11 +51,18 @@ class Twin(nn.Module):
         h = self.lift(h)
         depth = len(self.mixers)
         for i, (mixer, skip, mlp, gate) in enumerate(zip(self.mixers, self.skips, self.maps, self.gates)):
-            y = mixer(h) + skip(h)
+            y = _plus_linear(mixer(h), skip, h)
             y = mlp(y if i == depth - 1 else F.gelu(y))
             y = torch.addcmul(y, h, gate)
             h = y if i == depth - 1 else F.gelu(y)
         return self.project(h).movedim(-1, 1)
+
+
+def _plus_linear(y: Tensor, linear: nn.Linear, h: Tensor) -> Tensor:
+    """y + linear(h), the product added to y as it is made."""
+    channels = y.shape[-1]
+    y = torch.addmm(y.reshape(-1, channels), h.reshape(-1, h.shape[-1]), linear.weight.t()).view(y.shape)
+    return y if linear.bias is None else y + linear.bias
 
 
 def _linear(conv: Any) -> nn.Linear:
