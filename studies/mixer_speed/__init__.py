@@ -31,8 +31,8 @@ LEAST = {16: 3.0, 32: 1.5, 64: 5.0, 85: 7.0, 128: 6.0, 211: 7.0, 421: 15.0}  # b
 
 _STEP = (
     "products of the pointwise maps and of the transforms are more than half of the step, GELU and its derivative a "
-    "fifth, both at the rates of torch's kernels; a skip added by the product that makes it saves 7 %, a quarter of the "
-    "batch at a time costs 10 % more, both on two threads"
+    "fifth, both at the rates of torch's kernels; a skip added by the product that makes it saves 7 %, a quarter of "
+    "the batch at a time costs 10 % more, both on two threads"
 )
 _PROFILED = 128  # points per axis of the layer whose time is told by operations, where it is among the cases
 
