@@ -71,8 +71,8 @@ _LEVELS = (
 )
 _SHORT = (
     "larger windows have w² scores a cell, and at 64² four to five small levels, whose calls cost more than their "
-    "sums: a pyramid on 16² cells takes 2.4 ms, nearly all of it Python and calls; bands of half and of twice as many cells "
-    "changed the time by less than two runs differ"
+    "sums: a pyramid on 16² cells takes 2.4 ms, nearly all of it Python and calls; bands of half and of twice as many "
+    "cells changed the time by less than two runs differ"
 )
 
 

@@ -188,7 +188,8 @@ def solve(
     u.mul_((b_scale / a_scale)[:, None, None])
     write_values(u, system.axes, system.walls)
     _report(status, rho, floor, coefficient, tol, on_failure)
-    u[torch.from_numpy(status == "failed").to(u.device)] = torch.nan
+    if (status == "failed").any():  # a mask goes through all of u
+        u[torch.from_numpy(status == "failed").to(u.device)] = torch.nan
     first = 0 if single else slice(None)
     u, rho, iterations, floor = (restore(values[first]) for values in (u, rho, iterations, floor))
     return Solution(u, rho, iterations, status[first], method[first], floor)
