@@ -168,11 +168,8 @@ def step(
                 difference = max(difference, require_equal(f"{name}, {what}", a, b, 1e-5))
         calls = {name: make_step(*network) for name, network in networks.items()}
         times = interleaved(calls, rounds=rounds, warmup=2, synchronize=synchronizer(device))
-        profiles = {
-            f"FNO step, {points}², {name}": profiled(calls[name], count)
-            for name in ("same network", "same network, compiled")
-            if device == "cpu"
-        }
+        name = f"FNO step, {points}², same network"
+        profiles = {name: profiled(calls["same network"], count)} if device == "cpu" else {}
     return {
         "points": points,
         "batch": batch,

@@ -29,5 +29,5 @@ def test_a_prefill_with_other_logits_ends_the_run(tmp_path, monkeypatch):
 def test_what_is_refused(tmp_path):
     with pytest.raises(ValueError, match="--mixers self_attention: expected some of"):
         study.run(study.Config(mixers=("self_attention",), output=tmp_path))
-    with pytest.raises(ValueError, match="--tokens 1"):
+    with pytest.raises(ValueError, match="--tokens 1, "):
         study.run(study.Config(tokens=1, output=tmp_path))
