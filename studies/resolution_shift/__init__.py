@@ -20,7 +20,6 @@ Colagrande et al., Limits of Resolution Equivariance in Fourier Neural Operators
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -249,12 +248,7 @@ def _train_and_evaluate(
         for seed in range(config.seeds)
     ]
     _train_all(config, jobs)
-    start = time.perf_counter()
-    results = evaluate(config, case, jobs)
-    once = {job.folder: row["seconds"] for job, row in zip(jobs, results["training"])}  # arms may share weights
-    training = sum(once.values()) / max(1, min(config.workers, len(once)))
-    results["seconds"] = {"training": training, "evaluation": time.perf_counter() - start}
-    return jobs, results
+    return jobs, evaluate(config, case, jobs)
 
 
 def _chosen(config: ResolutionShiftConfig, case: Case) -> tuple[dict[str, Choice], list[dict[str, Any]]]:

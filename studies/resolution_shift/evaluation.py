@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,6 +35,7 @@ def evaluate(config: ResolutionShiftConfig, case: Case, jobs: list[Any]) -> dict
     """
     from tqdm.auto import tqdm
 
+    start = time.perf_counter()
     samples: dict[str, list[np.ndarray]] = defaultdict(list)
     squared: dict[str, list[np.ndarray]] = defaultdict(list)
     equivariance: dict[str, list[np.ndarray]] = defaultdict(list)
@@ -73,6 +75,7 @@ def evaluate(config: ResolutionShiftConfig, case: Case, jobs: list[Any]) -> dict
                         equivariance[f"{name}|{job.points}|{test}|{kind}"].append(error)
     arrays = {key: np.stack(rows) for key, rows in samples.items()}
     write_arrays(config.output / "errors.npz", arrays)  # (seeds, test fields) under "arm|train|test|way"
+    once = {job.folder: row["seconds"] for job, row in zip(jobs, training)}  # arms may share weights
     return {
         "grids": {str(n): case.grid(n).to_dict() for n in case.splits},
         "coefficient": case.coefficient,
@@ -85,6 +88,10 @@ def evaluate(config: ResolutionShiftConfig, case: Case, jobs: list[Any]) -> dict
             dict(zip(("arm", "train", "test", "input"), _split(key))) | _spread(np.stack(rows))
             for key, rows in equivariance.items()
         ],
+        "seconds": {
+            "training": sum(once.values()) / max(1, min(config.workers, len(once))),  # that many at a time
+            "evaluation": time.perf_counter() - start,
+        },
     }
 
 

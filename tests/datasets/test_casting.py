@@ -1,5 +1,7 @@
 """Conversion to another precision: values are NumPy's own rounding, the rest stays exact, and the loss is said."""
 
+import zipfile
+
 import numpy as np
 import pytest
 
@@ -214,3 +216,10 @@ def test_an_indicator_is_given_its_values(tmp_path):
         path = tmp_path / ("marks.pt" if "high" in words else "x.mat")
         with pytest.raises(ValueError, match=words):
             convert(path, tmp_path / "y", "native", phases=phases)
+
+
+def test_an_archive_of_arrays_does_not_hold_the_time_of_day(tmp_path):
+    with open_dataset(write_sample("pdebench-1d", tmp_path / "source")) as source:
+        path = convert(source, tmp_path / "arrays", "arrays")
+    with zipfile.ZipFile(path) as archive:
+        assert {info.date_time for info in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}

@@ -282,7 +282,8 @@ def write(groups: list[xr.Dataset], path: Path) -> None:
         for name, field in fields.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
                 write_npy(file, [field])
-        archive.writestr(DESCRIPTION, json.dumps(_description(dataset, fields)))
+        # with the date that the arrays have: by default it would be the time of day, and the bytes would differ
+        archive.writestr(zipfile.ZipInfo(DESCRIPTION), json.dumps(_description(dataset, fields)))
 
 
 def _description(dataset: xr.Dataset, fields: dict[str, xr.DataArray]) -> dict[str, Any]:
