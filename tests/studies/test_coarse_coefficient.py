@@ -76,6 +76,8 @@ def test_a_small_run_leaves_its_numbers_and_resumes(tmp_path, capsys, monkeypatc
     results = study.run(config)
     (row,) = results["rows"]
     assert 0 < row["least"] < row["one draw"]["mean"] and row["mean of draws"]["mean"] < row["one draw"]["mean"]
+    over = row["over native"]["least"]
+    assert over["low"] < over["value"] == row["least"] / row["native solve"]["mean"] < over["high"]
     assert set(row["means"]) == {"1", "2", "4", "8"} and not results["targets"]
     assert "least, from the spread" in capsys.readouterr().out
     assert (tmp_path / "figures" / "coarse_coefficient.png").stat().st_size > 10_000

@@ -188,8 +188,8 @@ def solve(
     u.mul_((b_scale / a_scale)[:, None, None])
     write_values(u, system.axes, system.walls)
     _report(status, rho, floor, coefficient, tol, on_failure)
-    if (status == "failed").any():  # a mask goes through all of u
-        u[torch.from_numpy(status == "failed").to(u.device)] = torch.nan
+    failed = np.flatnonzero(status == "failed")  # numbers: a mask would go through all of u
+    u[torch.from_numpy(failed).to(u.device)] = torch.nan
     first = 0 if single else slice(None)
     u, rho, iterations, floor = (restore(values[first]) for values in (u, rho, iterations, floor))
     return Solution(u, rho, iterations, status[first], method[first], floor)
