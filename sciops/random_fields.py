@@ -8,8 +8,6 @@ in any batch, on any shard, on node grids, cell grids and grids that stop short 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -20,6 +18,7 @@ from torch import Tensor
 from sciops import bases
 from sciops.arrays.compiling import kept
 from sciops.arrays.kinds import as_tensor
+from sciops.arrays.threads import one_torch_thread
 from sciops.bases import KIND_OF
 from sciops.grids import Grid
 
@@ -243,17 +242,6 @@ def _evaluate(coefficients: np.ndarray, functions: tuple[Tensor, ...]) -> Tensor
         x = torch.matmul(values, x)
         x = x.reshape(*x.shape[:-2], -1)
     return x
-
-
-@contextmanager
-def one_torch_thread() -> Iterator[None]:
-    """Sets torch to one thread in the calling thread: an operation split over threads may round differently."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 @kept(8)

@@ -11,9 +11,10 @@ import torch
 from data_gen.kit.configuration import GenerationConfig, grids_of
 from data_gen.kit.ranges import Ranges, drawn, numbers_of
 from data_gen.kit.solving import aligned, one_by_one
+from sciops.arrays.threads import one_torch_thread
 from sciops.bases import functions
 from sciops.grids import Grid
-from sciops.random_fields import gaussian_random_field, one_torch_thread
+from sciops.random_fields import gaussian_random_field
 
 VARIABLES: dict[str, dict[str, Any]] = {
     "f": {"long_name": "source", "units": "1"},

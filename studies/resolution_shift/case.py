@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,18 +36,21 @@ class Case:
     splits: dict[int, Splits]
     native: dict[int, np.ndarray]
     coefficient: str
+    _read: dict[int, tuple[Any, Any]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def grid(self, points: int) -> Grid:
         """The grid with that many points per axis."""
         return self.splits[points].test.grid
 
     def test(self, points: int) -> tuple[Any, Any]:
-        """(coefficient, solution) of the test fields, (samples, 1, *grid), float64 tensors."""
+        """(coefficient, solution) of the test fields, (samples, 1, *grid), float64 tensors, read once."""
         import torch
 
-        data = self.splits[points].test
-        batch = data.batch(torch.arange(len(data)))
-        return batch["x"].double(), batch["y"].double()
+        if points not in self._read:
+            data = self.splits[points].test
+            batch = data.batch(torch.arange(len(data)))
+            self._read[points] = batch["x"].double(), batch["y"].double()
+        return self._read[points]
 
     def upsample(self, u: Any, source: int, target: int, way: str) -> Any:
         """u on the grid with `source` points per axis, carried to `target` points; the same array when equal."""

@@ -7,10 +7,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sciops.arrays.threads import one_torch_thread_each
 from sciops.evaluation import paired_verdict, spread
 from sciops.files.digest import read_sealed
 from sciops.grids import restrict
@@ -36,43 +38,15 @@ def evaluate(config: ResolutionShiftConfig, case: Case, jobs: list[Any]) -> dict
     from tqdm.auto import tqdm
 
     start = time.perf_counter()
-    samples: dict[str, list[np.ndarray]] = defaultdict(list)
-    squared: dict[str, list[np.ndarray]] = defaultdict(list)
-    equivariance: dict[str, list[np.ndarray]] = defaultdict(list)
-
-    def record(arm: str, train: int, test: int, way: str, prediction: Any) -> None:
-        truth = case.test(test)[1]
-        key = f"{arm}|{train}|{test}|{way}"
-        samples[key].append(relative_l2(prediction, truth).numpy())
-        squared[key].append(relative_mse(prediction, truth).numpy())
-
-    _references(config, case, record)
+    found = _Found(case)
+    _references(config, case, found.record)
     training = []
-    for job in tqdm(jobs, desc="evaluating", unit="model"):
-        model, run = load_trained(config, case, job)
-        training.append({"arm": job.arm, "train": job.points, "seed": job.seed, **run})
-        for name, variant in variants(config, case, job, model).items():
-            coarse = predict(variant, case, job.points)
-            for test in config.test_grids:
-                if test < job.points:
-                    continue
-                if _left_out(config, case, job, test):
-                    continue
-                for way in case.upsamplings(job.points):
-                    record(name, job.points, test, f"low + {way}", case.upsample(coarse, job.points, test, way))
-                fine = predict(variant, case, test) if test != job.points else coarse
-                record(name, job.points, test, "direct", fine)
-                if test == job.points:
-                    continue
-                refined = predict(variant, case, test, source=job.points)
-                record(name, job.points, test, "low-passed input", refined)
-                if has_local_kernels(model):
-                    with undilated(model):
-                        record(name, job.points, test, "direct, undilated", predict(variant, case, test))
-                for kind, field in (("fine input", fine), ("low-passed input", refined)):
-                    error = _mismatch(case, field, coarse, test, job.points)
-                    if error is not None:
-                        equivariance[f"{name}|{job.points}|{test}|{kind}"].append(error)
+    with one_torch_thread_each(max(1, config.workers)) as pool:  # small grids do not fill two threads
+        evaluated = pool.map(partial(_evaluated, config, case), jobs)
+        for row, one in tqdm(evaluated, desc="evaluating", unit="model", total=len(jobs)):
+            training.append(row)
+            found.take(one)
+    samples, squared, equivariance = found.samples, found.squared, found.equivariance
     arrays = {key: np.stack(rows) for key, rows in samples.items()}
     write_arrays(config.output / "errors.npz", arrays)  # (seeds, test fields) under "arm|train|test|way"
     once = {job.folder: row["seconds"] for job, row in zip(jobs, training)}  # arms may share weights
@@ -93,6 +67,62 @@ def evaluate(config: ResolutionShiftConfig, case: Case, jobs: list[Any]) -> dict
             "evaluation": time.perf_counter() - start,
         },
     }
+
+
+class _Found:
+    """Errors of every test field, one row a model, under "arm|train|test|way"; and mismatches between grids."""
+
+    def __init__(self, case: Case) -> None:
+        self._case = case
+        self.samples: dict[str, list[np.ndarray]] = defaultdict(list)
+        self.squared: dict[str, list[np.ndarray]] = defaultdict(list)
+        self.equivariance: dict[str, list[np.ndarray]] = defaultdict(list)
+
+    def record(self, arm: str, train: int, test: int, way: str, prediction: Any) -> None:
+        truth = self._case.test(test)[1]
+        key = f"{arm}|{train}|{test}|{way}"
+        self.samples[key].append(relative_l2(prediction, truth).numpy())
+        self.squared[key].append(relative_mse(prediction, truth).numpy())
+
+    def take(self, other: _Found) -> None:
+        """Adds the rows of another one below its own."""
+        for mine, theirs in zip(
+            (self.samples, self.squared, self.equivariance), (other.samples, other.squared, other.equivariance)
+        ):
+            for key, rows in theirs.items():
+                mine[key].extend(rows)
+
+
+def _evaluated(config: ResolutionShiftConfig, case: Case, job: Any) -> tuple[dict[str, Any], _Found]:
+    """(what the training of one model reported; its errors on all grids in every way)."""
+    found = _Found(case)
+    model, run = load_trained(config, case, job)
+    for name, variant in variants(config, case, job, model).items():
+        coarse = predict(variant, case, job.points)
+        for test in config.test_grids:
+            if test >= job.points and not _left_out(config, case, job, test):
+                _evaluate_on(test, name, variant, coarse, job, case, found)
+    return {"arm": job.arm, "train": job.points, "seed": job.seed, **run}, found
+
+
+def _evaluate_on(test: int, name: str, model: Any, coarse: Any, job: Any, case: Case, found: _Found) -> None:
+    """Records a model's errors on one grid; `coarse` is what it predicts on its own."""
+    record = partial(found.record, name, job.points, test)
+    for way in case.upsamplings(job.points):
+        record(f"low + {way}", case.upsample(coarse, job.points, test, way))
+    fine = predict(model, case, test) if test != job.points else coarse
+    record("direct", fine)
+    if test == job.points:
+        return
+    refined = predict(model, case, test, source=job.points)
+    record("low-passed input", refined)
+    if has_local_kernels(model):
+        with undilated(model):
+            record("direct, undilated", predict(model, case, test))
+    for kind, field in (("fine input", fine), ("low-passed input", refined)):
+        error = _mismatch(case, field, coarse, test, job.points)
+        if error is not None:
+            found.equivariance[f"{name}|{job.points}|{test}|{kind}"].append(error)
 
 
 def predict(model: Any, case: Case, points: int, *, source: int | None = None, samples: int | None = None) -> Any:
