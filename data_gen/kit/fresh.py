@@ -24,7 +24,6 @@ __all__ = ["FIRST", "fresh_fields"]
 FIRST = 2**40
 """Number of a stream's first sample: beyond those of every file, so that no sample of a test set is trained on."""
 _OF_FILES = {"samples", "validation", "test", "dtype"}  # what a stream does not depend on
-_FAILED = 3  # the status of a solve that failed, in `data_gen.darcy.STATUS`
 
 
 def fresh_fields(
@@ -98,8 +97,10 @@ def _made(
 ) -> dict[str, np.ndarray]:
     breaks = np.flatnonzero(np.diff(numbers) > 1) + 1
     ranges = [(int(part[0]), int(part[-1]) + 1) for part in np.split(numbers, breaks) if len(part)]
-    made: Mapping[str, Any] = sys.modules[type(config).__module__].make(config, ranges)
-    failed = np.flatnonzero(np.asarray(made.get(f"{group}/status", ())) == _FAILED)
+    generator = sys.modules[type(config).__module__]
+    made: Mapping[str, Any] = generator.make(config, ranges)
+    status = made.get(f"{group}/status")
+    failed = np.flatnonzero([] if status is None else status == generator.STATUS.index("failed"))
     if failed.size:
         raise SolverError(f"sample {int(numbers[failed[0]])} of the stream: its solve did not reach the tolerance")
 

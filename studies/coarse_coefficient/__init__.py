@@ -57,18 +57,22 @@ class Config:
 PRESETS = {
     "quick": Config(),
     "medium": Config(sizes=(43, 85), fields=24, output=Path("runs/coarse_coefficient_medium")),
-    "full": Config(sizes=(22, 43, 85, 141), fields=100, draws=64, output=Path("runs/coarse_coefficient_full")),
+    "full": Config(sizes=(22, 43, 85), fields=100, draws=64, output=Path("runs/coarse_coefficient_full")),
 }
 
 
 def run(config: Config) -> dict[str, Any]:
     """Draws, solves, prints, and writes results.json and figures/coarse_coefficient.png; returns the results.
 
-    Raises ValueError for sizes that do not nest in the finest grid, and for fewer than four draws.
+    Raises ValueError for sizes that do not nest in the finest grid, too few modes, and fewer than four draws.
     """
     for n in config.sizes:
         if n < 5 or (config.finest - 1) % (n - 1):
             raise ValueError(f"--sizes {n}: expected at least 5 nodes that nest in {config.finest}")
+        if config.modes <= 2 * (n - 1):  # cosine 2(n − 1) is the first one that is constant on the nodes
+            raise ValueError(
+                f"--modes {config.modes}: expected more than {2 * (n - 1)}, so that {n}² nodes have any signs"
+            )
     if config.draws < 4 or config.fields < 2 or config.settling < 1:
         raise ValueError(
             f"--draws {config.draws}, --fields {config.fields}, --settling {config.settling}: expected at least 4, 2 "

@@ -9,39 +9,28 @@ import torch
 from scipy.linalg import cho_factor, cho_solve
 from torch import nn
 
-from sciops import bases
 from sciops.grids import Grid
 from sciops.models import Corrector
 from sciops.pde import darcy
-from sciops.random_fields import two_phase
-
-TAU, ALPHA = 3.0, 2.0
+from sciops.random_fields import KarhunenLoeve, two_phase
 
 
 class Law:
-    """g = Σ_k (λ_k + τ²)^(−α/2) x_k φ_k with x_k ~ N(0, 1), modes² of them, on n² nodes: g = Φx, (n²,)."""
+    """The field of the li2020 law and the coefficients of its modes² cosines as vectors: g = Φx on n² nodes, (n²,)."""
 
     def __init__(self, nodes: int, modes: int) -> None:
-        self.nodes, self.modes = nodes, modes
-        frequency = bases.frequencies("cosine", modes)
-        weight = np.sqrt(np.where(np.arange(modes), 2.0, 1.0))
-        eigenvalue = frequency[:, None] ** 2 + frequency**2
-        self.scale = (eigenvalue + TAU**2) ** (-ALPHA / 2) * weight[:, None] * weight
-        self.scale[0, 0] = 0.0  # no constant
-        self.values = bases.functions("cosine", np.linspace(0, 1, nodes), modes)
+        self._sum = KarhunenLoeve(Grid((nodes, nodes)), tau=3.0, alpha=2.0, modes=modes)
 
     def apply(self, x: np.ndarray) -> np.ndarray:
-        return (self.values @ (self.scale * x.reshape(self.modes, -1)) @ self.values.T).ravel()
+        return self._sum.field(x.reshape(self._sum.shape)).ravel()
 
     def adjoint(self, g: np.ndarray) -> np.ndarray:
-        return (self.scale * (self.values.T @ g.reshape(self.nodes, -1) @ self.values)).ravel()
+        return self._sum.transpose(g.reshape(self._sum.grid.shape)).ravel()
 
     @cached_property
     def gram(self) -> np.ndarray:
-        """ΦΦᵀ, (n², n²): Σ_k scale_k² φ_k(x) φ_k(x′)."""
-        pairs = np.einsum("ik,jk->ijk", self.values, self.values).reshape(-1, self.modes)
-        blocks = (pairs @ self.scale**2 @ pairs.T).reshape((self.nodes,) * 4)  # (x, x′, y, y′)
-        return np.ascontiguousarray(blocks.transpose(0, 2, 1, 3)).reshape(self.nodes**2, -1)
+        """ΦΦᵀ, (n², n²)."""
+        return self._sum.covariance().reshape(self._sum.grid.size, -1)
 
     @cached_property
     def _factor(self) -> tuple[np.ndarray, bool]:

@@ -14,19 +14,19 @@ def test_the_law_is_that_of_the_generator():
     law = Law(22, 48)
     x = normal_coefficients(48, 2, seed=3, number=7).ravel()
     g = gaussian_random_field(Grid((22, 22)), 1, tau=3.0, alpha=2.0, modes=48, seed=3, first=7)[0].ravel()
-    assert np.allclose(law.apply(x) * 3.0, g, rtol=0, atol=1e-13)  # τ^(α − 1)
+    assert np.allclose(law.apply(x), g, rtol=0, atol=1e-13)
     y = np.random.default_rng(0).standard_normal(22 * 22)
     assert np.dot(law.apply(x), y) == pytest.approx(np.dot(x, law.adjoint(y)), rel=1e-12)
     assert np.allclose(law.gram[5], law.apply(law.adjoint(np.eye(22 * 22)[5])), rtol=0, atol=1e-15)
 
 
 def test_a_start_has_the_signs_and_a_trajectory_keeps_them():
-    law, rng = Law(9, 16), np.random.default_rng(1)
-    signs = np.where(law.apply(rng.standard_normal(256)) >= 0, 1.0, -1.0)
+    law, rng = Law(9, 17), np.random.default_rng(1)
+    signs = np.where(law.apply(rng.standard_normal(289)) >= 0, 1.0, -1.0)
     x = law.start(signs)
     assert (np.sign(law.apply(x)) == signs).all()
     for _ in range(20):
-        v = rng.standard_normal(256)
+        v = rng.standard_normal(289)
         y, bounces = trajectory(x, v, signs, law.apply, law.adjoint, law.gram)
         assert (np.sign(law.apply(y)) == signs).all() and bounces > 0
         x = y
@@ -87,7 +87,12 @@ def test_a_small_run_leaves_its_numbers_and_resumes(tmp_path, capsys, monkeypatc
 
 @pytest.mark.parametrize(
     "options, said",
-    [({"sizes": (40,)}, "--sizes 40: .* nest in 421"), ({"draws": 2}, "--draws 2, --fields 10"), ({"fields": 1}, "1")],
+    [
+        ({"sizes": (40,)}, "--sizes 40: .* nest in 421"),
+        ({"draws": 2}, "--draws 2, --fields 10"),
+        ({"fields": 1}, "1"),
+        ({"modes": 84}, "--modes 84: expected more than 84"),
+    ],
 )
 def test_what_is_refused(options, said, tmp_path):
     with pytest.raises(ValueError, match=said):
