@@ -28,8 +28,16 @@ def run_all(
 
     The first job that fails ends the run: those that have not begun are cancelled. See `pool` for workers and threads.
     """
+    with pool(workers, threads=threads) as executor:
+        return run_on(executor, function, jobs, unit=unit, desc=desc)
+
+
+def run_on(
+    executor: Executor, function: Callable[..., Any], jobs: Iterable[tuple], *, unit: str, desc: str | None = None
+) -> list[Any]:
+    """`run_all` on the executor of a `pool` that serves several rounds: its processes have imported everything."""
     jobs = list(jobs)
-    with tqdm(total=len(jobs), unit=unit, desc=desc, disable=None) as bar, pool(workers, threads=threads) as executor:
+    with tqdm(total=len(jobs), unit=unit, desc=desc, disable=None) as bar:
         futures = []
         for job in jobs:
             futures.append(executor.submit(function, *job))

@@ -21,6 +21,8 @@ Colagrande et al., Limits of Resolution Equivariance in Fourier Neural Operators
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -32,7 +34,7 @@ from sciops.files.writable import writable_folder
 from sciops.training import TrainConfig
 from studies.kit.cells import cell_name, data_digest
 from studies.kit.choices import require_known
-from studies.kit.pool import run_all
+from studies.kit.pool import pool, run_on
 from studies.kit.study import opened, picked
 from studies.resolution_shift import layers, predictions
 from studies.resolution_shift.arms import ARMS, weights_of
@@ -247,8 +249,9 @@ def _train_and_evaluate(
         for arm in config.arms
         for seed in range(config.seeds)
     ]
-    _train_all(config, jobs)
-    return jobs, evaluate(config, case, jobs)
+    with _workers(config) as executor:
+        _train_all(config, jobs, executor)
+        return jobs, evaluate(config, case, jobs, executor)
 
 
 def _chosen(config: ResolutionShiftConfig, case: Case) -> tuple[dict[str, Choice], list[dict[str, Any]]]:
@@ -257,7 +260,8 @@ def _chosen(config: ResolutionShiftConfig, case: Case) -> tuple[dict[str, Choice
 
     def train(pairs: Iterable[tuple[str, Choice]]) -> list[Path]:
         jobs = [_job(config, case, name, config.train_grids[0], SEED, choice) for name, choice in pairs]
-        _train_all(config, jobs)
+        with _workers(config) as executor:
+            _train_all(config, jobs, executor)
         return [config.output / job.folder for job in jobs]
 
     return choose(config, train)
@@ -372,11 +376,18 @@ def _generate(config: ResolutionShiftConfig) -> Path:
     )
 
 
-def _train_all(config: ResolutionShiftConfig, jobs: Iterable[Job]) -> None:
+def _workers(config: ResolutionShiftConfig) -> AbstractContextManager[Executor]:
+    """The processes that train and evaluate, which share the threads of this one."""
+    import torch
+
+    return pool(config.workers, threads=max(1, torch.get_num_threads() // max(1, config.workers)))
+
+
+def _train_all(config: ResolutionShiftConfig, jobs: Iterable[Job], executor: Executor) -> None:
     once = {job.folder: job for job in jobs}.values()
     waiting = [job for job in once if not (config.output / job.folder / "results.json").exists()]
     if waiting:
-        run_all(train_one, ((config, job) for job in waiting), workers=config.workers, desc="training", unit="model")
+        run_on(executor, train_one, ((config, job) for job in waiting), desc="training", unit="model")
 
 
 def train_one(config: ResolutionShiftConfig, job: Job) -> None:
@@ -387,7 +398,6 @@ def train_one(config: ResolutionShiftConfig, job: Job) -> None:
     from sciops.runs import RunFolder
     from sciops.training import fit
 
-    torch.set_num_threads(max(1, torch.get_num_threads() // max(1, config.workers)))
     arm = ARMS[config.recipe][job.arm]
     splits = load_grid(config, job.points)
     grid, train = splits.train.grid, [splits.train]

@@ -78,8 +78,11 @@ def load_grid(config: ResolutionShiftConfig, points: int) -> Splits:
     )
 
 
-def load_case(config: ResolutionShiftConfig) -> Case:
-    """The dataset of a study's config on every grid it names; checks that all grids hold the same test fields."""
+def load_case(config: ResolutionShiftConfig, *, native: bool = True) -> Case:
+    """The dataset of a study's config on every grid it names; checks that all grids hold the same test fields.
+
+    native : False leaves the solves of the coarse coefficients out
+    """
     splits = {n: load_grid(config, n) for n in sorted({*config.train_grids, *config.test_grids})}
     counts = {n: len(s.test) for n, s in splits.items()}
     if len(set(counts.values())) != 1:
@@ -89,8 +92,7 @@ def load_case(config: ResolutionShiftConfig) -> Case:
     for n in config.train_grids:
         if splits[n].train is None:
             raise ValueError(f"{config.data}: no training fields at {n} points per axis; choose other --train-grids")
-    native, coefficient = _native_solutions(splits, config.train_grids[0])
-    return Case(splits, native, coefficient)
+    return Case(splits, *(_native_solutions(splits, config.train_grids[0]) if native else ({}, "not looked at")))
 
 
 def _native_solutions(splits: dict[int, Splits], points: int) -> tuple[dict[int, np.ndarray], str]:

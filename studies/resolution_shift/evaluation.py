@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Iterator
+from concurrent.futures import Executor
 from contextlib import contextmanager
-from dataclasses import asdict
-from functools import partial
+from dataclasses import asdict, dataclass, field, fields
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sciops.arrays.threads import one_torch_thread_each
 from sciops.evaluation import paired_verdict, spread
 from sciops.files.digest import read_sealed
 from sciops.grids import restrict
 from sciops.metrics import relative_l2, relative_mse
 from studies.kit.cells import write_arrays
+from studies.kit.pool import run_on
 from studies.resolution_shift.applied import Dealiased, SamePeriod, ZeroWall
 from studies.resolution_shift.arms import ARMS, weights_of
-from studies.resolution_shift.case import Case
+from studies.resolution_shift.case import Case, load_case
 
 if TYPE_CHECKING:
     from studies.resolution_shift import ResolutionShiftConfig
@@ -28,24 +28,18 @@ if TYPE_CHECKING:
 BATCH = 16
 
 
-def evaluate(config: ResolutionShiftConfig, case: Case, jobs: list[Any]) -> dict[str, Any]:
-    """Errors, verdicts and mismatches of all models, for JSON.
+def evaluate(config: ResolutionShiftConfig, case: Case, jobs: list[Any], executor: Executor) -> dict[str, Any]:
+    """Errors, verdicts and mismatches of all models, each evaluated by the executor, for JSON.
 
     Ways: ``direct``; ``direct, undilated`` (local kernels not spread); ``low + …``; ``low-passed input`` (the coarse
     coefficient carried to S, then direct). References have arm ``reference``: ``truth + …`` is the floor of low + …,
     ``native + …`` the coarse solve carried up, ``native`` the solve on S itself.
     """
-    from tqdm.auto import tqdm
-
     start = time.perf_counter()
-    found = _Found(case)
-    _references(config, case, found.record)
-    training = []
-    with one_torch_thread_each(max(1, config.workers)) as pool:  # small grids do not fill two threads
-        evaluated = pool.map(partial(_evaluated, config, case), jobs)
-        for row, one in tqdm(evaluated, desc="evaluating", unit="model", total=len(jobs)):
-            training.append(row)
-            found.take(one)
+    found, training = _references(config, case), []
+    for row, one in run_on(executor, evaluate_one, [(config, job) for job in jobs], desc="evaluating", unit="model"):
+        training.append(row)
+        found.take(one)
     samples, squared, equivariance = found.samples, found.squared, found.equivariance
     arrays = {key: np.stack(rows) for key, rows in samples.items()}
     write_arrays(config.output / "errors.npz", arrays)  # (seeds, test fields) under "arm|train|test|way"
@@ -69,34 +63,33 @@ def evaluate(config: ResolutionShiftConfig, case: Case, jobs: list[Any]) -> dict
     }
 
 
+@dataclass
 class _Found:
     """Errors of every test field, one row a model, under "arm|train|test|way"; and mismatches between grids."""
 
-    def __init__(self, case: Case) -> None:
-        self._case = case
-        self.samples: dict[str, list[np.ndarray]] = defaultdict(list)
-        self.squared: dict[str, list[np.ndarray]] = defaultdict(list)
-        self.equivariance: dict[str, list[np.ndarray]] = defaultdict(list)
+    samples: dict[str, list[np.ndarray]] = field(default_factory=dict)
+    squared: dict[str, list[np.ndarray]] = field(default_factory=dict)
+    equivariance: dict[str, list[np.ndarray]] = field(default_factory=dict)
 
-    def record(self, arm: str, train: int, test: int, way: str, prediction: Any) -> None:
-        truth = self._case.test(test)[1]
+    def record(self, case: Case, arm: str, train: int, test: int, way: str, prediction: Any) -> None:
+        truth = case.test(test)[1]
         key = f"{arm}|{train}|{test}|{way}"
-        self.samples[key].append(relative_l2(prediction, truth).numpy())
-        self.squared[key].append(relative_mse(prediction, truth).numpy())
+        self.samples.setdefault(key, []).append(relative_l2(prediction, truth).numpy())
+        self.squared.setdefault(key, []).append(relative_mse(prediction, truth).numpy())
 
     def take(self, other: _Found) -> None:
         """Adds the rows of another one below its own."""
-        for mine, theirs in zip(
-            (self.samples, self.squared, self.equivariance), (other.samples, other.squared, other.equivariance)
-        ):
-            for key, rows in theirs.items():
-                mine[key].extend(rows)
+        for one in fields(self):
+            mine = getattr(self, one.name)
+            for key, rows in getattr(other, one.name).items():
+                mine.setdefault(key, []).extend(rows)
 
 
-def _evaluated(config: ResolutionShiftConfig, case: Case, job: Any) -> tuple[dict[str, Any], _Found]:
-    """(what the training of one model reported; its errors on all grids in every way)."""
-    found = _Found(case)
+def evaluate_one(config: ResolutionShiftConfig, job: Any) -> tuple[dict[str, Any], _Found]:
+    """(what the training of one model reported; its errors on all grids in every way), in a worker or here."""
+    case = _fields(config)
     model, run = load_trained(config, case, job)
+    found = _Found()
     for name, variant in variants(config, case, job, model).items():
         coarse = predict(variant, case, job.points)
         for test in config.test_grids:
@@ -105,9 +98,15 @@ def _evaluated(config: ResolutionShiftConfig, case: Case, job: Any) -> tuple[dic
     return {"arm": job.arm, "train": job.points, "seed": job.seed, **run}, found
 
 
+@lru_cache(1)
+def _fields(config: ResolutionShiftConfig) -> Case:
+    """The fields, once in each process."""
+    return load_case(config, native=False)
+
+
 def _evaluate_on(test: int, name: str, model: Any, coarse: Any, job: Any, case: Case, found: _Found) -> None:
     """Records a model's errors on one grid; `coarse` is what it predicts on its own."""
-    record = partial(found.record, name, job.points, test)
+    record = partial(found.record, case, name, job.points, test)
     for way in case.upsamplings(job.points):
         record(f"low + {way}", case.upsample(coarse, job.points, test, way))
     fine = predict(model, case, test) if test != job.points else coarse
@@ -119,10 +118,10 @@ def _evaluate_on(test: int, name: str, model: Any, coarse: Any, job: Any, case: 
     if has_local_kernels(model):
         with undilated(model):
             record("direct, undilated", predict(model, case, test))
-    for kind, field in (("fine input", fine), ("low-passed input", refined)):
-        error = _mismatch(case, field, coarse, test, job.points)
+    for kind, carried in (("fine input", fine), ("low-passed input", refined)):
+        error = _mismatch(case, carried, coarse, test, job.points)
         if error is not None:
-            found.equivariance[f"{name}|{job.points}|{test}|{kind}"].append(error)
+            found.equivariance.setdefault(f"{name}|{job.points}|{test}|{kind}", []).append(error)
 
 
 def predict(model: Any, case: Case, points: int, *, source: int | None = None, samples: int | None = None) -> Any:
@@ -192,19 +191,22 @@ def undilated(model: Any) -> Iterator[None]:
             module.dilate = True
 
 
-def _references(config: ResolutionShiftConfig, case: Case, record: Any) -> None:
+def _references(config: ResolutionShiftConfig, case: Case) -> _Found:
+    found = _Found()
+    record = partial(found.record, case, "reference")
     for test in config.test_grids:
         if test in case.native:
-            record("reference", test, test, "native", _tensor(case.native[test]))
+            record(test, test, "native", _tensor(case.native[test]))
         for train in config.train_grids:
             if train >= test:
                 continue
             truth = case.test(train)[1]
             for way in case.upsamplings(train):
-                record("reference", train, test, f"truth + {way}", case.upsample(truth, train, test, way))
+                record(train, test, f"truth + {way}", case.upsample(truth, train, test, way))
                 if train in case.native:
                     solved = _tensor(case.native[train])
-                    record("reference", train, test, f"native + {way}", case.upsample(solved, train, test, way))
+                    record(train, test, f"native + {way}", case.upsample(solved, train, test, way))
+    return found
 
 
 def _tensor(u: np.ndarray) -> Any:

@@ -126,7 +126,9 @@ def test_a_stale_model_is_not_reused(tiny, results, monkeypatch):
     """fno+multi also trains on the largest test grid, fno does not; options, seconds and data change every model."""
     trained = []
     monkeypatch.setattr(datasets, "load_splits", functools.cache(datasets.load_splits))
-    monkeypatch.setattr(resolution_shift, "_train_all", lambda _, jobs: trained.append({j.arm: j.folder for j in jobs}))
+    monkeypatch.setattr(
+        resolution_shift, "_train_all", lambda _, jobs, *rest: trained.append({j.arm: j.folder for j in jobs})
+    )
     monkeypatch.setattr(resolution_shift, "evaluate", lambda *_: {})
     monkeypatch.setattr(resolution_shift, "contents", lambda *_: ("title", "answer", []))
     monkeypatch.setattr(resolution_shift, "draw", lambda *_: None)
