@@ -9,7 +9,8 @@ Darcy flow of the li2020 law (a = 3 or 12, u = 0 on the wall, f = 1), solved on 
 then taken at 43² or 85² of them, so that what lies between is lost to everyone. An endless arm draws and solves a new
 field for every sample while it trains. Every run has the same seconds of training on the same threads, the parameters
 are those of its best validation, and the test fields are looked at once.
-A solver needs no training: its row is what any network has to beat.
+A solver needs no training: its row is what any network has to beat. Two solves are also extrapolated by Richardson's
+rule, and weighted by two numbers that are fitted to training fields.
 
 Runs that are there already are not repeated; a study that was stopped resumes.
 """
@@ -23,8 +24,9 @@ from typing import Any
 from tqdm.auto import tqdm
 
 from studies.accuracy_for_time.arms import ARMS
-from studies.accuracy_for_time.case import solved_alone, solved_coarser, trained_and_tested
+from studies.accuracy_for_time.case import trained_and_tested
 from studies.accuracy_for_time.report import answer, draw, print_report, summary, targets
+from studies.accuracy_for_time.solves import solves
 from studies.kit.cells import data_digest, kept
 from studies.kit.choices import require_known
 from studies.kit.fields.darcy import darcy_splits
@@ -78,9 +80,7 @@ def run(config: Config) -> dict[str, Any]:
             config.output, sizes, config.samples, finest=config.finest, seed=config.data_seed
         )
         runs = [(n, seed, name) for n in config.sizes for seed in config.seeds for name in config.arms]
-        solver = {n: {refine: solved_alone(fields[n], refine) for refine in (1, 2)} for n in config.sizes}
-        for n in config.sizes:
-            solver[n][0] = solved_coarser(fields[n])
+        solver = {n: solves(fields[n]) for n in config.sizes}
         records: dict[int, dict[str, list[dict[str, Any]]]] = {n: {} for n in config.sizes}
         with tqdm(runs, unit="run", disable=None) as bar:
             for n, seed, name in bar:

@@ -2,51 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import nn
 
-from sciops.datasets import Normalizer, Splits, TensorFields
-from sciops.metrics import relative_l2
+from sciops.datasets import Normalizer, Splits
 from sciops.models import Corrector, EffectiveCoefficient, Normalized, SymmetryAveraged, build_model
-from sciops.pde import darcy
-from sciops.resampling import resample
 from sciops.training import TrainConfig, evaluate, fit
 from studies.accuracy_for_time.arms import Arm
+from studies.accuracy_for_time.solves import latency
 from studies.kit.fields.darcy import endless_darcy
 from studies.kit.study import picked
-from studies.kit.timing import interleaved
 
 if TYPE_CHECKING:
     from studies.accuracy_for_time import Config
 
 _ALWAYS = 10**6  # epochs: the clock ends a run
-
-
-def solved_coarser(splits: Splits) -> dict[str, Any]:
-    """`solved_alone` on every other node of the coefficient, the solution interpolated by sines."""
-    test = splits.test
-    coarse = test.grid.coarsen(2)
-    a, u = test.x[:, 0].double(), test.y[:, 0].double()
-
-    def call(count: int | None = None) -> torch.Tensor:
-        return resample(darcy.solve(a[:count, ::2, ::2].contiguous(), coarse).u, coarse, test.grid, method="sine")
-
-    errors = relative_l2(call(), u).numpy()
-    seconds = interleaved({"solve": lambda: call(20)}, rounds=5)["solve"]
-    milliseconds = 1e3 * float(np.median(seconds)) / len(a[:20])
-    return {"error": float(errors.mean()), "errors": errors, "milliseconds": milliseconds}
-
-
-def solved_alone(splits: Splits, refine: int) -> dict[str, Any]:
-    """Error of the numerical solution on the coarse coefficient, and milliseconds a sample."""
-    model = Corrector(nn.Identity(), refine=refine, tol=1e-8)
-    model.correct = False
-    errors = evaluate(model, splits.test, ("relative_l2",))["relative_l2"]
-    return {"error": float(errors.mean()), "errors": errors, "milliseconds": _latency(model, splits.test)}
 
 
 def trained_and_tested(arm: Arm, size: int, seed: int, splits: dict[int, Splits], config: Config) -> dict[str, Any]:
@@ -86,7 +58,7 @@ def trained_and_tested(arm: Arm, size: int, seed: int, splits: dict[int, Splits]
         "epochs": run.epochs,
         "milliseconds per step": 1e3 * run.seconds / run.steps,
         "parameters": run.parameters,
-        "milliseconds": _latency(best, here.test),
+        "milliseconds": latency(best, here.test),
     }
 
 
@@ -99,17 +71,3 @@ def _prepared(arm: Arm, here: Splits, training: list[Any]) -> tuple[nn.Module, l
     if isinstance(model, (Corrector, EffectiveCoefficient)):  # these have their own statistics
         return model, training
     return Normalized(model, Normalizer.fit(here.train.x), Normalizer.fit(here.train.y)), training
-
-
-def _latency(model: nn.Module, test: TensorFields, count: int = 20) -> float:
-    """Milliseconds a sample of one batch of `count`, the solves of a hybrid included: the median of five."""
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    x = test.x[:count].to(device)
-
-    def call() -> None:
-        with torch.no_grad():
-            model(x, test.grid)
-
-    wait: Callable[[], Any] | None = torch.cuda.synchronize if device.type == "cuda" else None
-    seconds = interleaved({"model": call}, rounds=5, synchronize=wait)["model"]
-    return 1e3 * float(np.median(seconds)) / len(x)

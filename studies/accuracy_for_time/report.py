@@ -34,8 +34,7 @@ def summary(
     found = {}
     for n, arms in records.items():
         rows = []
-        for refine, alone in solver[n].items():
-            name = {0: "solve, 2× coarser", 1: "native solve"}.get(refine, f"solve, {refine}× finer")
+        for name, alone in solver[n].items():
             rows.append(
                 {"name": name, "kind": "solver", "error": alone["error"], "averaged": alone["error"], "low": None}
                 | {"high": None, "milliseconds": alone["milliseconds"], "seeds": 0, "seconds": 0.0, "pays after": ""}
@@ -154,7 +153,7 @@ def draw(results: Mapping[str, Any], config: Config, path: Path) -> None:
     }
     markers = dict(zip(colours, MARKERS))
     labels = {
-        "solver": "solver, no training",
+        "solver": "solver, two fitted weights at most",
         "network": "network",
         "endless": "network, endless fields",
         "hybrid": "hybrid: given the equation",

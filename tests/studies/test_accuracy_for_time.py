@@ -3,11 +3,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
+from sciops import Grid
+from sciops.datasets import TensorFields
 from sciops.files.digest import read_sealed, sealed
 from sciops.metrics import relative_l2
+from sciops.models import Corrector
 from sciops.pde import darcy
 from studies.accuracy_for_time import ARMS, PRESETS, Config, run
+from studies.accuracy_for_time.solves import fitted_weights
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +46,25 @@ def test_solver_rows_are_the_solver_on_the_coarse_coefficient(config, results):
     assert rows["effective coefficient"]["error"] < 0.3 * rows["sine-cosine"]["error"]
     assert rows["effective coefficient"]["kind"] == "hybrid"
     assert (config.output / "figures" / "accuracy_for_time.png").exists()
+
+
+def test_sums_of_solves(config, results):
+    (kept,) = config.output.glob("fields_*.npz")
+    with np.load(kept) as fields:
+        a, u = (torch.from_numpy(fields[f"{name}43"]).double()[:, None] for name in "au")
+    grid = Grid((43, 43))
+    finer = Corrector(nn.Identity(), refine=2, tol=1e-8)
+    finer.correct = False
+    u_1, u_2 = torch.from_numpy(darcy.solve(a[:, 0].numpy()).u)[:, None], finer(a, grid)
+    rows = {row["name"]: row for row in results["summary"][43]}
+    expected = float(relative_l2((4 * u_2 - u_1) / 3, u)[-4:].mean())
+    assert rows["Richardson extrapolation"]["error"] == pytest.approx(expected, rel=1e-4)
+    train = TensorFields(a[:6], 0.3 * u_1[:6] + 0.6 * u_2[:6], grid)
+    assert fitted_weights(train) == pytest.approx([0.3, 0.6], abs=1e-5)
+    first, second = fitted_weights(TensorFields(a[:6], u[:6], grid))  # those of the row
+    assert rows["weighted solves"]["error"] == pytest.approx(
+        float(relative_l2(first * u_1 + second * u_2, u)[-4:].mean()), rel=1e-4
+    )
 
 
 def test_runs_that_are_there_are_not_repeated(config, results):
