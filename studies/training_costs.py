@@ -31,7 +31,7 @@ from studies.kit.timing import print_targets, resident, target, threads
 FLAT, EVALUATION, BLOCK = 1.05, 0.25, 1.0  # the most that the targets allow
 _SHORT = (
     "the demo trains six passes on 16² points and predicts every test field on 16², twice on 31² and twice on 61²: "
-    "four tenths of the points of its forward and backward passes; seven tenths of the time is the networks'"
+    "four tenths of the points of its forward and backward passes, by as many processes as trained"
 )
 SETTLED = 100  # steps after which a training holds what it needs
 MIXERS = ("state_space", "attention")  # attention by torch's fused kernel
