@@ -26,7 +26,7 @@ from tqdm.auto import tqdm
 from studies.accuracy_for_time.arms import ARMS
 from studies.accuracy_for_time.case import trained_and_tested
 from studies.accuracy_for_time.report import answer, draw, print_report, summary, targets
-from studies.accuracy_for_time.solves import solves
+from studies.accuracy_for_time.solves import solver_rows
 from studies.kit.cells import data_digest, kept
 from studies.kit.choices import require_known
 from studies.kit.fields.darcy import darcy_splits
@@ -80,7 +80,7 @@ def run(config: Config) -> dict[str, Any]:
             config.output, sizes, config.samples, finest=config.finest, seed=config.data_seed
         )
         runs = [(n, seed, name) for n in config.sizes for seed in config.seeds for name in config.arms]
-        solver = {n: solves(fields[n]) for n in config.sizes}
+        solver = {n: solver_rows(fields[n]) for n in config.sizes}
         records: dict[int, dict[str, list[dict[str, Any]]]] = {n: {} for n in config.sizes}
         with tqdm(runs, unit="run", disable=None) as bar:
             for n, seed, name in bar:

@@ -33,7 +33,7 @@ class Solves(nn.Module):
         return sum(weight * solver(x, grid) for weight, solver in zip(self.weights, self.solvers))
 
 
-def solves(splits: Splits) -> dict[str, dict[str, Any]]:
+def solver_rows(splits: Splits) -> dict[str, dict[str, Any]]:
     """Name → {"error", "errors" of the test fields, "milliseconds" a sample, "weights"}.
 
     Richardson's extrapolation takes the native and the finer solve for second order, (4u_2 − u_1)/3; the weighted
