@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from data_gen.kit import evolution
 from data_gen.kit.configuration import GenerationConfig, essence, normalized
 from sciops.datasets import FreshFields
 from sciops.datasets.native import group_name
@@ -99,8 +100,8 @@ def _made(
     ranges = [(int(part[0]), int(part[-1]) + 1) for part in np.split(numbers, breaks) if len(part)]
     generator = sys.modules[type(config).__module__]
     made: Mapping[str, Any] = generator.make(config, ranges)
-    status = made.get(f"{group}/status")
-    failed = np.flatnonzero([] if status is None else status == generator.STATUS.index("failed"))
+    words = getattr(generator, "STATUS", evolution.STATUS)
+    failed = np.flatnonzero(np.asarray(made.get(f"{group}/status", ())) == words.index("failed"))
     if failed.size:
         raise SolverError(f"sample {int(numbers[failed[0]])} of the stream: its solve did not reach the tolerance")
 

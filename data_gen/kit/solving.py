@@ -10,23 +10,32 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
-from sciops.arrays.threads import one_torch_thread, one_torch_thread_each
+from sciops.arrays.threads import one_torch_thread
 
 T = TypeVar("T")
 
 
 def one_by_one(solve: Callable[..., T], *samples: Iterable[Any], threads: int | None) -> list[T]:
     """[solve(a, b, …) for a, b, … in zip(*samples)], `threads` at a time and each on one thread of torch."""
-    if (threads or 1) == 1:
-        with one_torch_thread():
+    with one_torch_thread():
+        if (threads or 1) == 1:
             return [solve(*sample) for sample in zip(*samples)]
-    with one_torch_thread_each(threads) as pool:
-        return list(pool.map(solve, *samples))
+        # a new thread does not inherit the number: MKL would split its transforms over all cores, and round differently
+        with ThreadPoolExecutor(threads, initializer=_use_one_torch_thread) as pool:
+            return list(pool.map(solve, *samples))
+
+
+def _use_one_torch_thread() -> None:
+    # the first question of a thread sets its number to the one that any thread of the process has set last: asked after
+    # `set_num_threads(1)` it would undo it where another computation runs beside this one
+    torch.get_num_threads()
+    torch.set_num_threads(1)
 
 
 def aligned(sample: np.ndarray) -> torch.Tensor:

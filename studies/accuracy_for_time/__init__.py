@@ -23,7 +23,7 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
-from studies.accuracy_for_time.arms import ARMS
+from studies.accuracy_for_time.arms import ARMS, VARIANTS
 from studies.accuracy_for_time.case import trained_and_tested
 from studies.accuracy_for_time.report import answer, draw, print_report, summary, targets
 from studies.accuracy_for_time.solves import solver_rows
@@ -33,10 +33,6 @@ from studies.kit.fields.darcy import darcy_splits
 from studies.kit.study import finished, opened, picked
 from studies.kit.timing import threads
 
-# each answers one question about an arm, and takes part only where it is named
-VARIANTS = ("sine-cosine, one grid", "sine-cosine, bf16", "sine-cosine, endless", "+ gate, longer coarse")
-VARIANTS += ("+ transposition, endless, 4 passes", "transposition, Muon for modes")
-
 
 @dataclass(frozen=True)
 class Config:
@@ -45,7 +41,7 @@ class Config:
     samples: tuple[int, int, int] = (300, 50, 100)  # training, validation and test fields
     seconds: float = 6.0  # of training, each run
     seeds: tuple[int, ...] = (0,)  # of the initial parameters and the order of the fields
-    arms: tuple[str, ...] = tuple(name for name in ARMS if name not in VARIANTS)  # of `arms.ARMS`; all but variants
+    arms: tuple[str, ...] = tuple(name for name in ARMS if name not in VARIANTS)  # names in `arms.ARMS`
     validate_every: int = 4  # epochs between two validations, which the seconds do not count
     threads: int = 2  # of torch and of the solver
     device: str = "cpu"  # where the networks train; solves in float64 run there too

@@ -104,3 +104,7 @@ ARMS: dict[str, Arm] = {
         weight_decay=1e-4,
     ),
 }
+
+# each answers one question about an arm, and takes part only where it is named
+VARIANTS = ("sine-cosine, one grid", "sine-cosine, bf16", "sine-cosine, endless", "+ gate, longer coarse")
+VARIANTS += ("+ transposition, endless, 4 passes", "transposition, Muon for modes")

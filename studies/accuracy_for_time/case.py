@@ -11,7 +11,7 @@ from sciops.datasets import Normalizer, Splits
 from sciops.models import Corrector, EffectiveCoefficient, Normalized, SymmetryAveraged, build_model
 from sciops.training import TrainConfig, evaluate, fit
 from studies.accuracy_for_time.arms import Arm
-from studies.accuracy_for_time.solves import latency
+from studies.accuracy_for_time.latency import latency
 from studies.kit.fields.darcy import endless_darcy
 from studies.kit.study import picked
 

@@ -131,6 +131,8 @@ def print_report(results: Mapping[str, Any], config: Config) -> None:
             "pays after; ms/step=milliseconds per step:.1f; steps:.0f; epochs:.1f; parameters:.0f",
             title=title,
         )
+        native, finer = results["solver"][n]["weighted solves"]["weights"]
+        print(f"weighted solves: {native:.3f} of the native one and {finer:.3f} of that at twice the intervals")
     print(
         "\npays after: number of solutions from which generation, training and inference take less time than the "
         "fastest"

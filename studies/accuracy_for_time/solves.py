@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -13,7 +11,7 @@ from sciops.datasets import Splits, TensorFields
 from sciops.grids import Grid
 from sciops.models import Corrector
 from sciops.training import evaluate
-from studies.kit.timing import interleaved
+from studies.accuracy_for_time.latency import latency
 
 NATIVE, FINER = {"refine": 1}, {"refine": 2}
 _FITTED = 200  # training fields by which solves are weighted, at most
@@ -61,17 +59,3 @@ def fitted_weights(train: TensorFields) -> list[float]:
     size = u.norm(dim=1, keepdim=True)
     columns = [(Solves((1.0, how))(x, train.grid).flatten(1) / size).ravel() for how in (NATIVE, FINER)]
     return torch.linalg.lstsq(torch.stack(columns, 1), (u / size).reshape(-1, 1)).solution.ravel().tolist()
-
-
-def latency(model: nn.Module, test: TensorFields, count: int = 20) -> float:
-    """Milliseconds a sample of one batch of `count`, the solves of a hybrid included: the median of five."""
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    x = test.x[:count].to(device)
-
-    def call() -> None:
-        with torch.no_grad():
-            model(x, test.grid)
-
-    wait: Callable[[], Any] | None = torch.cuda.synchronize if device.type == "cuda" else None
-    seconds = interleaved({"model": call}, rounds=5, synchronize=wait)["model"]
-    return 1e3 * float(np.median(seconds)) / len(x)

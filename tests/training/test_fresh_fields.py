@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from data_gen.burgers import PRESETS
 from data_gen.darcy import DarcyConfig, make
 from data_gen.kit.fresh import FIRST, fresh_fields
 from sciops.datasets import FreshFields, Normalizer, Splits
@@ -110,6 +111,12 @@ def test_the_samples_of_a_generator_are_those_of_its_files():
     beyond = fresh_fields(config, grid, length=4)
     assert beyond.first == FIRST and not torch.equal(beyond[0]["y"], fields[0]["y"])
     assert fresh_fields(replace(config, low=2.0), grid).about != beyond.about
+
+
+def test_fields_over_time_are_refused():
+    stream = fresh_fields(PRESETS["quick"], Grid((32,), centering="periodic"), inputs=("u",), outputs=("u",))
+    with pytest.raises(ValueError, match="field 'u': the generator's steady fields are"):
+        stream[0]
 
 
 def test_what_cannot_be_streamed_is_refused():
