@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
@@ -23,8 +24,27 @@ def one_of(names: Collection[str]) -> Check:
     return Check(f"one of {', '.join(names)}", lambda value: value in names)
 
 
-WHOLE = Check("a whole number of at least 1", lambda value: int(value) == value and value >= 1)
-COUNT = Check("a whole number of at least 0", lambda value: int(value) == value and value >= 0)
+def whole(least: int) -> Check:
+    """The value is an integer, of Python or numpy, of at least `least`; True, False and 2.0 are none."""
+    return Check(f"a whole number of at least {least}", lambda value: _is_whole(value) and value >= least)
+
+
+def check_whole(least: int = 1, **numbers: Any) -> None:
+    """Raises ValueError, naming the argument, for what is not a whole number of at least `least`."""
+    for name, value in numbers.items():
+        whole(least)(name, value)
+
+
+def _is_whole(value: Any) -> bool:
+    try:
+        operator.index(value)
+    except TypeError:
+        return False
+    return not isinstance(value, bool)
+
+
+WHOLE = whole(1)
+COUNT = whole(0)
 POSITIVE = Check("a positive number", lambda value: value > 0 and math.isfinite(value))
 NONNEGATIVE = Check("a number of at least 0", lambda value: value >= 0 and math.isfinite(value))
 SHARE = Check("a share in [0, 1)", lambda value: 0 <= value < 1)

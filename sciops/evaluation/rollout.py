@@ -18,6 +18,7 @@ from sciops.grids import Grid, check_on_grid
 from sciops.metrics import EVERY_POINT_ALIKE, METRICS, relative_l2
 from sciops.models import Stepper
 from sciops.models.apply import evaluating, placed_for, unwrapped
+from sciops.values import check_whole
 
 _NUMBERS = 2**26  # in the trajectories that are run at a time
 
@@ -57,8 +58,7 @@ def rollout(model: nn.Module, x0: Any, grid: Grid | None = None, *, steps: int) 
 
     Raises ValueError for steps below 1 and for a model that does not return what it takes.
     """
-    if int(steps) != steps or steps < 1:
-        raise ValueError(f"steps={steps!r}: expected a whole number of at least 1")
+    check_whole(steps=steps)
     x, restore = as_tensor(x0, "x0")
     one = unwrapped(model)
     stepper = one if isinstance(one, Stepper) else Stepper(model, channels=x.shape[1], residual=False)

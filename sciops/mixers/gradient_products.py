@@ -17,6 +17,7 @@ from sciops.mixers.precision import full_precision, working_dtype
 from sciops.mixers.spectral import walls
 from sciops.mixers.spectral.mixer import SpectralMixer
 from sciops.mixers.traits import Traits
+from sciops.values import check_whole
 
 _LENGTH = 1 / 21  # of a derivative, in lengths of the domain: twice the difference over two spacings at 85 nodes
 
@@ -85,10 +86,9 @@ class GradientProducts(nn.Module):
         gate: bool = False,
     ) -> None:
         super().__init__()
-        least = {"bank_modes": (bank_modes, 1), "bank_channels": (bank_channels, 2), "poles": (poles, 1)}
-        for name, (value, smallest) in (least | {"products": (products, 0)}).items():
-            if value < smallest:
-                raise ValueError(f"{name}={value!r}: expected a whole number of at least {smallest}")
+        check_whole(bank_modes=bank_modes, poles=poles)
+        check_whole(2, bank_channels=bank_channels)
+        check_whole(0, products=products)
         self.dense = SpectralMixer(channels, modes, basis="sine-cosine", clip_modes=True, symmetric=symmetric)
         self.channels, self.axes = channels, len(self.dense.modes)
         self.bank_modes, self.bank_channels, self.products, self.poles = bank_modes, bank_channels, products, poles

@@ -13,6 +13,7 @@ from sciops.mixers.bounds import UP, expect_linear
 from sciops.mixers.checks import check_field, check_grid, check_heads
 from sciops.mixers.precision import full_precision
 from sciops.mixers.quadrature import quadrature
+from sciops.values import check_whole
 
 _EMPTY = 1e-8  # share of the points below which a slice counts as empty and its token goes to zero
 _TEMPERATURES = (0.1, 5.0)
@@ -64,8 +65,7 @@ class SliceAttention(nn.Module):
     ) -> None:
         super().__init__()
         check_heads(channels, heads)
-        if slices < 1:
-            raise ValueError(f"slices={slices}: expected a whole number of at least 1")
+        check_whole(slices=slices)
         self.channels, self.heads, self.slices, self.local, self.weighted = channels, heads, slices, local, weighted
         d = channels // heads
         self.project = nn.Conv2d(channels, 2 * channels, 3, padding=1) if local else nn.Linear(channels, 2 * channels)

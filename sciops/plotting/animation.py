@@ -19,6 +19,7 @@ from sciops.plotting.fields import fields_by_name, image_panels, panels_of
 from sciops.plotting.sampled import Sampled, coordinate_text, sampled, with_unit
 from sciops.plotting.scales import scale_of
 from sciops.plotting.style import new_figure, series, styled
+from sciops.values import check_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -81,8 +82,9 @@ def animate(
     >>> x, t = grid.coordinates()[0], np.arange(4)[:, None]
     >>> figure = animate(np.sin(2 * np.pi * (x - 0.1 * t)), grid)    # doctest: +SKIP
     """
-    if not fps > 0 or int(most) != most or most < 1:
-        raise ValueError(f"fps={fps!r}, most={most!r}: expected frames per second above 0, and at least one frame")
+    if not fps > 0:
+        raise ValueError(f"fps={fps!r}: expected frames per second above 0")
+    check_whole(most=most)
     path = None if path is None else _writable(path)
     named = fields_by_name(u)
     found = {str(name): _trajectory(one, grid, times, most, str(name)) for name, one in named.items()}

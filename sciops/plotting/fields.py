@@ -13,6 +13,7 @@ from sciops.plotting.drawing import draw_image
 from sciops.plotting.sampled import Axis, Sampled, sampled, with_unit
 from sciops.plotting.scales import Scale, scale_of
 from sciops.plotting.style import PALETTE, new_figure, save_figure, series, styled
+from sciops.values import check_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -79,8 +80,7 @@ def plot_field(
     """
     if scale not in ("shared", "each"):
         raise ValueError(f"scale={scale!r}: expected 'shared' or 'each'")
-    if int(most) != most or most < 1:
-        raise ValueError(f"most={most!r}: expected a whole number of at least 1")
+    check_whole(most=most)
     named = {str(name): sampled(one, grid, most=most, name=str(name)) for name, one in fields_by_name(u).items()}
     first = next(iter(named.values()))
     if len({len(one.axes) for one in named.values()}) > 1:

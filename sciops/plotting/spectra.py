@@ -17,6 +17,7 @@ from sciops.plotting.drawing import draw_spectra
 from sciops.plotting.fields import fields_by_name
 from sciops.plotting.style import new_figure, save_figure, series, styled
 from sciops.spectral import power_spectrum
+from sciops.values import check_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -145,8 +146,7 @@ def plot_layer_spectra(
     """
     if tuple(getattr(spectra, "dims", ())) != ("layer", "wavenumber"):
         raise TypeError("expected the (layer, wavenumber) array of sciops.spectral.layer_spectra(model, x, grid)")
-    if int(most) != most or most < 1:
-        raise ValueError(f"most={most!r}: expected a whole number of at least 1")
+    check_whole(most=most)
     known = [str(name) for name in spectra["layer"].values]
     if layers is None:
         chosen = [known[i] for i in dict.fromkeys(np.linspace(0, len(known) - 1, most).round().astype(int).tolist())]

@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 
 from sciops.grids import Grid
-from sciops.random_fields.counts import check_counts
 from sciops.random_fields.karhunen_loeve import KarhunenLoeve
+from sciops.values import check_whole
 
 
 def gaussian_random_field(
@@ -76,7 +76,7 @@ def gaussian_random_field(
         tau ≤ 0, alpha ≤ d/2 (not a function in the limit of many modes), modes < 2, negative counts, or tau and alpha
         whose coefficients float64 cannot hold.
     """
-    check_counts(samples=(samples, 0), seed=(seed, 0), first=(first, 0))
+    check_whole(0, samples=samples, seed=seed, first=first)
     law = KarhunenLoeve(grid, tau=tau, alpha=alpha, modes=modes, boundary=boundary, normalize=normalize)
     fields = np.empty((samples, *grid.shape))
     for i, field in enumerate(fields, start=first):

@@ -17,7 +17,7 @@ from sciops.arrays.kinds import as_tensor, refuse_complex
 from sciops.arrays.threads import one_torch_thread
 from sciops.bases import KIND_OF
 from sciops.grids import Grid
-from sciops.random_fields.counts import check_counts
+from sciops.values import check_whole
 
 
 class KarhunenLoeve:
@@ -180,7 +180,7 @@ def _scale(
 def _check(grid: Grid, tau: float, alpha: float, modes: int, boundary: str | None) -> None:
     if not isinstance(grid, Grid):
         raise TypeError(f"grid={grid!r}: expected a Grid, such as Grid((85, 85))")
-    check_counts(modes=(modes, 2))
+    check_whole(2, modes=modes)
     if not (0 < tau < math.inf):
         raise ValueError(f"tau={tau}: expected a positive inverse correlation length, such as tau=3")
     if not (grid.ndim / 2 < alpha < math.inf):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sciops.grids import Grid
-from sciops.random_fields.counts import check_counts
+from sciops.values import check_whole
 
 _REFERENCE = 4096  # points whose least and largest value stand for those of a function on the line, or more,
 _PER_WAVE = 16  # so that the shortest wave has this many: at 2 they could all lie on its zeros
@@ -114,9 +114,11 @@ def _check_waves(
         raise TypeError(f"grid={grid!r}: expected a Grid, such as Grid((1024,), centering='periodic')")
     if grid.ndim != 1:
         raise ValueError(f"grid of {grid.ndim} axes: waves are drawn on one; take gaussian_random_field")
-    check_counts(samples=(samples, 0), seed=(seed, 0), first=(first, 0), terms=(terms, 1))
+    check_whole(0, samples=samples, seed=seed, first=first)
+    check_whole(terms=terms)
     low, high = wavenumbers
-    check_counts(wavenumbers=(low, 0), wavenumber=(high, 0))
+    check_whole(0, wavenumbers=low)
+    check_whole(0, wavenumber=high)
     if not low <= high:
         raise ValueError(f"wavenumbers={wavenumbers}: expected the smallest and the largest, such as (1, 4)")
     if not (amplitudes[0] < amplitudes[1] and np.isfinite(amplitudes).all()):

@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import functools
 import math
-import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-
-def check_whole(least: int = 1, **numbers: Any) -> None:
-    """Raises ValueError, naming the argument, for what is not a whole number of at least `least`."""
-    for name, value in numbers.items():
-        try:
-            fits = not isinstance(value, bool) and operator.index(value) >= least
-        except TypeError:
-            fits = False
-        if not fits:
-            raise ValueError(f"{name}={value!r}: expected a whole number of at least {least}, such as {name}=100")
+from sciops.values import check_whole
 
 
 def check_level(**levels: float) -> None:

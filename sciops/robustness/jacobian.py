@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from sciops.grids import Grid
-from sciops.robustness.checks import check_whole
 from sciops.robustness.field_norm import field_norm, per_sample, unit, weights_like
 from sciops.robustness.smoothing.noise import WhiteNoise
+from sciops.values import check_whole
 
 __all__ = ["dense_jacobian_norm", "jacobian_norm"]
 

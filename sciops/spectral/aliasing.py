@@ -16,6 +16,7 @@ from sciops.grids import Grid, check_on_grid
 from sciops.resampling import resample
 from sciops.spectral.modes import Extension, coefficients, modes_of
 from sciops.spectral.recording import Channels, Operation, watch
+from sciops.values import check_whole
 
 Basis = Literal["fourier", "sine", "cosine"]
 
@@ -117,8 +118,7 @@ def _aliasing(
     """(batch,) relative error of ``function(*fields)`` in the kept modes; fields (batch, ..., *grid)."""
     if basis not in _EXTENSIONS:
         raise ValueError(f"basis={basis!r}: expected one of {tuple(_EXTENSIONS)}")
-    if int(factor) != factor or factor < 2:
-        raise ValueError(f"factor={factor!r}: expected a whole number of at least 2")
+    check_whole(2, factor=factor)
     coarse = Grid(grid.shape, centering="periodic") if basis == "fourier" else grid
     if coarse.centering == "node":
         fine = Grid(tuple(factor * (n - 1) + 1 for n in grid.shape), grid.extent, "node", grid.domain)

@@ -16,6 +16,7 @@ from sciops.evaluation import rollout
 from sciops.grids import Grid
 from sciops.models.apply import apply_model, evaluating, grid_for, of_no_samples, placed_for
 from sciops.trained.opening import Trained, open_trained, samples_at_once
+from sciops.values import check_whole
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -75,8 +76,8 @@ def predict(
     >>> u = sciops.predict("runs/train", a)                                                  # doctest: +SKIP
     >>> forecast = sciops.predict("runs/train_ns", sciops.open_dataset("ns.h5"), steps=20)   # doctest: +SKIP
     """
-    if batch_size is not None and (int(batch_size) != batch_size or batch_size < 1):
-        raise ValueError(f"batch_size={batch_size!r}: expected a whole number of at least 1")
+    if batch_size is not None:
+        check_whole(batch_size=batch_size)
     trained = open_trained(model, device=device)
     kind = type(a).__name__ if type(a).__module__.startswith("xarray") else ""
     if kind == "Dataset":

@@ -25,6 +25,7 @@ from sciops.models import Stepper
 from sciops.models.apply import apply_model, evaluating, placed_for, real_dtype_of, unwrapped
 from sciops.runs import file_hash
 from sciops.trained.opening import Trained, read_record, samples_at_once
+from sciops.values import check_whole
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -90,8 +91,7 @@ class Problem:
     def batches(self, batch_size: int | None = None) -> list[np.ndarray]:
         """Numbers of the samples, counted from 0, in batches. Raises ValueError for a `batch_size` below 1."""
         size = self.batch_size if batch_size is None else batch_size
-        if int(size) != size or size < 1:
-            raise ValueError(f"batch_size={batch_size!r}: expected a whole number of at least 1")
+        check_whole(batch_size=size)
         return [np.arange(a, min(a + size, self.count)) for a in range(0, self.count, size)]
 
     def predict(self, numbers: Any) -> Tensor:
@@ -203,8 +203,7 @@ def _described(trained: Trained, data: Any, part: str | None, known: bool, steps
         return Problem(trained, data, part, tuple(fields.state), times=fields.times[-1:])
     later = fields.times[fields.history :]
     frames = len(later) if steps is None else steps
-    if int(frames) != frames or frames < 1:
-        raise ValueError(f"steps={steps!r}: expected a whole number of at least 1")
+    check_whole(steps=frames)
     if frames > len(later):
         step = fields.times[-1] - fields.times[-2]
         later = np.concatenate([later, later[-1] + step * np.arange(1, frames - len(later) + 1)])

@@ -61,18 +61,17 @@ FULL = {2: (12.0, 50.0), 4: (12.0, 50.0), 8: (10.0, 40.0)}  # by window, at the 
 MATERIALISED, RECOMPUTING = 20.0, 0.6
 GROWTH = 1.1  # the largest exponent of time and memory in the number of points: below linear is no fault
 
-# why, where it is missed: profiles and designs on one thread of a CPU
+# why, where it is missed; the times are in the profiles below
 _LEVELS = (
-    "at the limit is the ratio of the operations, of which the learned samplers, 16d² a coarse cell, are a quarter; on "
-    "one thread, at w = 4 and 128², one level costs 31 ms in the cache (products 12, scores 11, norm 3, copies 4), "
-    "all levels 41, the samplers 12; over the plain layer autograd by bands had 1.5, batched products for the "
-    "scores 1.7, samplers in bands 1.4, the whole pyramid as one step 1.3 to 1.5; on two threads neither bands of its "
-    "own for each thread nor samplers without copies (products on strided views) changed more than the noise"
+    "at the limit is the ratio of the operations, of which the learned samplers, 16d² a coarse cell, are a quarter; "
+    "the profiles of one level and of all tell where the rest goes. Autograd by bands, batched products for the "
+    "scores, samplers in bands, the whole pyramid as one step, bands of its own for each thread, and samplers without "
+    "copies (products on strided views) were tried and gave no more than runs differ"
 )
 _SHORT = (
     "larger windows have w² scores a cell, and at 64² four to five small levels, whose calls cost more than their "
-    "sums: a pyramid on 16² cells takes 2.4 ms, nearly all of it Python and calls; bands of half and of twice as many "
-    "cells changed the time by less than two runs differ"
+    "sums, as the profile of a pyramid on 16² cells shows; bands of half and of twice as many cells were tried and "
+    "changed the time by less than two runs differ"
 )
 
 
@@ -273,12 +272,14 @@ def _memory(config: Config, count: int) -> dict[str, dict[str, int]]:
 
 
 def _profiles(config: Config, count: int) -> dict[str, Any]:
-    """Of the multipole layers on the first grid that full attention is compared on."""
+    """Of the multipole layers on the first grid that full attention is compared on, and of what the notes name: a small
+    pyramid, and all levels beside the finest alone."""
     if config.device != "cpu" or not config.full_sizes:
         return {}
-    n = config.full_sizes[0]
-    names = [f"multipole w={w}" for w in config.windows[:2]]
-    return {f"{name}, {n}²": profiled(_step(config, name, (n, n)), count) for name in names}
+    n, windows = config.full_sizes[0], config.windows[:2]
+    steps = [(f"multipole w={w}", n) for w in windows] + [(f"multipole w={windows[0]}", 16)]
+    steps += [(f"{kind} w={windows[-1]}", config.ratio_sizes[0]) for kind in ("finest level", "multipole")]
+    return {f"{name}, {n}²": profiled(_step(config, name, (n, n)), count) for name, n in dict.fromkeys(steps)}
 
 
 def operations(n: int, channels: int, window: int, levels: bool = True) -> int:

@@ -29,20 +29,18 @@ from studies.mixer_speed import epochs, layer, network
 
 LEAST = {16: 3.0, 32: 1.5, 64: 5.0, 85: 7.0, 128: 6.0, 211: 7.0, 421: 15.0}  # by points per axis, forward and backward
 
+# why, where it is missed; the shares are in the profiles below
 _STEP = (
-    "products of the pointwise maps and of the transforms are more than half of the step, GELU and its derivative a "
-    "fifth, both at the rates of torch's kernels; a skip added by the product that makes it saves 7 %, a quarter of "
-    "the batch at a time costs 10 % more, both on two threads"
+    "products of the pointwise maps and of the transforms, GELU and its derivative are most of the step, at the rates "
+    "of torch's kernels; a quarter of the batch at a time was tried and is slower"
+)
+_LAYER = (
+    "most of the time goes for products with tables of 18 to 34 rows for each row of the grid, at half the rate of a "
+    "large product; the leading axis first in one wide product, with real tables for both signs of a mode, with and "
+    "without a transposed copy before the second axis, a convolution in place of the batched product, einsum, and "
+    "products from the right were tried and are not faster on all grids"
 )
 _PROFILED = 128  # points per axis of the layer whose time is told by operations, where it is among the cases
-
-_LAYER = (
-    "five sixths of the time are products with tables of 18 to 34 rows for each row of the grid, at half the rate of "
-    "a large product; the leading axis first in one wide product, with real tables for both signs of a mode, with and "
-    "without a transposed copy before the second axis, took 0.8 to 1.6 times as long, a convolution in place of the "
-    "batched product 1.3 to 2 times, einsum and products from the right 1 to 2 times "
-    "(trials beside other jobs)"
-)
 
 
 @dataclass(frozen=True)

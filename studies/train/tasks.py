@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from sciops.datasets import SpaceTimeDataset, load_splits
+from sciops.values import check_whole
 from studies.kit.study import picked
 
 if TYPE_CHECKING:
@@ -40,8 +41,7 @@ def resolved(config: TrainStudyConfig) -> str:
     task = config.task
     if task == "auto":
         task = "step" if only_evolving(Path(config.data), config.equation) else "steady"
-    if config.unroll < 1:
-        raise ValueError(f"unroll={config.unroll}: expected a whole number of at least 1")
+    check_whole(unroll=config.unroll)
     name = None if task == "step" else _changed(config, _OF_STEPS)
     if name is not None:
         raise ValueError(f"{name}={getattr(config, name)!r} is for --task step; this is {task}")

@@ -30,6 +30,7 @@ from sciops.datasets.fields.trajectory_fields import (
 from sciops.datasets.native.rows import NativeRows
 from sciops.datasets.order import check_field
 from sciops.files.budget import Budget
+from sciops.values import check_whole
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -103,14 +104,8 @@ class TrajectoryDataset(FileDataset):
         memory_limit: int = MEMORY_LIMIT,
         budget: Budget | None = None,
     ) -> None:
-        for name, value, least in (
-            ("history", history, 1),
-            ("horizon", horizon, 1),
-            ("lead", lead, 0),
-            ("stride", stride, 1),
-        ):
-            if value is not None and (int(value) != value or value < least):
-                raise ValueError(f"{name}={value!r}: expected a whole number of at least {least}")
+        check_whole(history=history, stride=stride, horizon=1 if horizon is None else horizon)
+        check_whole(0, lead=0 if lead is None else lead)
         super().__init__(dataset, resolution, dtype, budget)
         self.stride, self.time_step = stride, time_step
         self.inputs, self.parameters, self.forcings = names_of(inputs), names_of(parameters), names_of(forcings)

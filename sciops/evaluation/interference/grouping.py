@@ -11,6 +11,7 @@ import numpy as np
 from sciops.arrays.short import fields_text
 from sciops.evaluation.interference.matrix import mean_matrix, task_names
 from sciops.evaluation.interference.mixtures import Combination, predict_mixture
+from sciops.values import check_whole
 
 MOST_SEARCHED = 12
 """Most tasks of `best_groups`, whose search takes 3^tasks steps."""
@@ -155,7 +156,8 @@ def _named(values: Any, tasks: Iterable[str] | None) -> tuple[np.ndarray, tuple[
 
 
 def _check(groups: int, count: int, how: str) -> None:
-    if int(groups) != groups or not 1 <= groups <= count:
-        raise ValueError(f"groups={groups!r}: expected a whole number from 1 to {count}, the number of tasks")
+    check_whole(groups=groups)
+    if groups > count:
+        raise ValueError(f"groups={groups}: expected at most {count}, the number of tasks")
     if how not in ("sum", "mean"):
         raise ValueError(f"how={how!r}: expected 'sum' or 'mean'")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from sciops.arrays.kinds import as_tensor, refuse_complex
+from sciops.values import check_whole
 
 
 def numbers(values: Any, name: str) -> np.ndarray:
@@ -52,6 +53,5 @@ def generator(rng: Any) -> np.random.Generator:
 
 def check_permutations(permutations: int) -> int:
     """Raises ValueError below 99, where no p value can be small."""
-    if int(permutations) != permutations or permutations < 99:
-        raise ValueError(f"permutations={permutations!r}: expected a whole number of at least 99, such as 9999")
+    check_whole(99, permutations=permutations)
     return int(permutations)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from sciops.arrays.kinds import like
 from sciops.evaluation.precision_recall.preparation import clouds
+from sciops.values import check_whole
 
 
 def histograms(
@@ -87,9 +88,7 @@ def k_means(
     ValueError
         More clusters than samples, or an option below 1.
     """
-    for name, value in (("clusters", clusters), ("restarts", restarts), ("iterations", iterations)):
-        if int(value) != value or value < 1:
-            raise ValueError(f"{name}={value!r}: expected a whole number of at least 1")
+    check_whole(clusters=clusters, restarts=restarts, iterations=iterations)
     if clusters > len(x):
         raise ValueError(f"clusters={clusters}: there are {len(x)} samples; pass at most as many clusters")
     found = _sklearn().KMeans(

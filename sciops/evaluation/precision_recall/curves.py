@@ -11,6 +11,7 @@ from torch import Tensor
 
 from sciops.arrays.kinds import as_tensor, like, refuse_complex
 from sciops.arrays.short import fields_text
+from sciops.values import check_whole
 
 
 @dataclass(frozen=True)
@@ -120,8 +121,7 @@ def pr_curve(reference: Any, generated: Any, *, angles: int = 1000) -> PRCurve:
     >>> curve.support_precision, curve.support_recall
     (0.5, 1.0)
     """
-    if int(angles) != angles or angles < 2:
-        raise ValueError(f"angles={angles!r}: expected a whole number of at least 2")
+    check_whole(2, angles=angles)
     p, q = _probabilities(reference, generated)
     theta = torch.arange(1, angles, dtype=torch.float64, device=p.device) * (math.pi / (2 * angles))
     slope = torch.tan(theta)
@@ -169,8 +169,7 @@ def divergence_curve(reference: Any, generated: Any, *, scale: float = 5.0, weig
     """
     if not 0 < scale < math.inf:
         raise ValueError(f"scale={scale!r}: expected a finite number above 0, such as 5")
-    if int(weights) != weights or weights < 2:
-        raise ValueError(f"weights={weights!r}: expected a whole number of at least 2")
+    check_whole(2, weights=weights)
     p, q = _probabilities(reference, generated)
     w = torch.linspace(1e-6, 1 - 1e-6, weights, dtype=torch.float64, device=p.device)[:, None]
     mixture = w * p + (1 - w) * q

@@ -19,6 +19,7 @@ from sciops.evaluation.precision_recall.reporting import (
     standard_errors,
     warn_below,
 )
+from sciops.values import check_whole
 
 Ball = Literal["closed", "open"]
 
@@ -279,8 +280,7 @@ def _within(d: Tensor, radius: Tensor, ball: str) -> Tensor:
 def _check(x: Tensor, k: int, ball: str, chunk: int | None) -> None:
     if ball not in ("closed", "open"):
         raise ValueError(f"ball={ball!r}: expected 'closed' or 'open'")
-    if int(k) != k or k < 1:
-        raise ValueError(f"k={k!r}: expected a whole number of at least 1")
+    check_whole(k=k)
     if len(x) <= k:
         raise ValueError(f"{len(x)} samples have no neighbour number {k}: pass more than k={k} samples of each cloud")
     if chunk is not None and chunk < 1:

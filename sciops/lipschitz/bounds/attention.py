@@ -10,6 +10,7 @@ from torch import Tensor
 
 from sciops.lipschitz.norms.bracket import Bracket
 from sciops.lipschitz.norms.dense import dense_norm
+from sciops.values import check_whole
 
 _UP = 1 + 1e-12  # for the few roundings of the formula; norms arrive rounded already
 
@@ -149,8 +150,7 @@ def cosine_attention_bound(
 def _check_tokens(query: Tensor, key: Tensor, value: Tensor, tokens: int, radius: float, heads: int) -> None:
     if not 0 <= radius < math.inf:
         raise ValueError(f"radius={radius!r}: expected a finite number of at least 0; without a ball there is no bound")
-    if int(tokens) != tokens or tokens < 1:
-        raise ValueError(f"tokens={tokens!r}: expected a whole number of at least 1")
+    check_whole(tokens=tokens)
     if heads < 1 or any(len(w) % heads for w in (query, key, value)) or query.shape != key.shape:
         raise ValueError(
             f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)} do not split into {heads} "

@@ -11,8 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from sciops.lipschitz.layers.scales import check_steps, divisor_of, kernel_scales, row_scales
+from sciops.lipschitz.layers.scales import divisor_of, kernel_scales, row_scales
 from sciops.mixers.spectral import SpectralMixer
+from sciops.values import check_whole
 
 # 1-Lipschitz and increasing, which the residual layer needs
 _MONOTONE: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "tanh": torch.tanh, "softsign": F.softsign}
@@ -46,7 +47,7 @@ class RescaledLinear(nn.Module):
         self, in_features: int, out_features: int, *, bias: bool = True, steps: int = 4, shrink: bool = False
     ) -> None:
         super().__init__()
-        check_steps(steps)
+        check_whole(steps=steps)
         self.steps, self.shrink = steps, shrink
         self.raw = nn.Parameter(torch.randn(out_features, in_features) / math.sqrt(in_features))
         self.bias = nn.Parameter(torch.zeros(out_features)) if bias else None
@@ -102,7 +103,7 @@ class RescaledConv(nn.Module):
         shrink: bool = False,
     ) -> None:
         super().__init__()
-        check_steps(steps)
+        check_whole(steps=steps)
         if size < 1 or size % 2 == 0:
             raise ValueError(f"size={size}: expected an odd number of points, so that every point is in the middle")
         if padding not in ("zeros", "circular"):
@@ -163,15 +164,14 @@ class RescaledResidual(nn.Module):
 
     def __init__(self, channels: int, *, hidden: int | None = None, activation: str = "relu", steps: int = 4) -> None:
         super().__init__()
-        check_steps(steps)
+        check_whole(steps=steps)
         if activation not in _MONOTONE:
             raise ValueError(
                 f"activation={activation!r}: expected one of {tuple(_MONOTONE)}, increasing and 1-Lipschitz"
             )
         self.activation, self.steps = activation, steps
         rows = channels if hidden is None else hidden
-        if rows < 1:
-            raise ValueError(f"hidden={hidden!r}: expected a positive whole number")
+        check_whole(hidden=rows)
         self.raw = nn.Parameter(torch.randn(rows, channels) / math.sqrt(channels))
         self.bias = nn.Parameter(torch.zeros(rows))
 
@@ -221,7 +221,7 @@ class RescaledSpectral(SpectralMixer):
     ) -> None:
         if options.get("weights", "dense") != "dense":
             raise ValueError("weights='diagonal': expected 'dense', one matrix per mode to be rescaled")
-        check_steps(steps)
+        check_whole(steps=steps)
         super().__init__(channels, modes, **options)
         for part in self.parts:
             parametrize.register_parametrization(part, "weight", _PerMode(steps, shrink, self.basis == "fourier"))

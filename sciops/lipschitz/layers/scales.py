@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+from sciops.values import check_whole
+
 
 def row_scales(weight: Tensor, steps: int = 4) -> Tensor:
     """Factors of the rows of a matrix that make it 1-Lipschitz: ‖diag(1/r) W‖₂ ≤ 1.
@@ -39,7 +41,7 @@ def row_scales(weight: Tensor, steps: int = 4) -> Tensor:
     ----------
     AOL: arXiv:2208.03160.
     """
-    check_steps(steps)
+    check_whole(steps=steps)
     scale = _size(weight, (-2, -1))
     w = weight / scale
     power, log = _squared(w @ w.mH, steps - 1, (-2, -1))
@@ -75,7 +77,7 @@ def kernel_scales(kernel: Tensor, steps: int = 3) -> Tensor:
     outside (a compression) or wrapped around (folding a kernel adds up its entries). K_t covers 2^t (size − 1) + 1
     points per axis and is computed exactly from the symbol on that number of points.
     """
-    check_steps(steps)
+    check_whole(steps=steps)
     scale = _size(kernel, tuple(range(kernel.ndim)))
     axes = tuple(range(2, kernel.ndim))
     sizes = tuple(2**steps * (n - 1) + 1 for n in kernel.shape[2:])
@@ -91,12 +93,6 @@ def kernel_scales(kernel: Tensor, steps: int = 3) -> Tensor:
 def divisor_of(r: Tensor, shrink: bool) -> Tensor:
     """What rows are divided by: max(r, 1) to shrink, otherwise r, and 1 for rows that are 0."""
     return r.clamp_min(1) if shrink else torch.where(r > 0, r, 1)
-
-
-def check_steps(steps: int) -> None:
-    """Raises ValueError unless `steps` is a whole number of at least 1."""
-    if int(steps) != steps or steps < 1:
-        raise ValueError(f"steps={steps!r}: expected a whole number of at least 1")
 
 
 def _size(array: Tensor, axes: tuple[int, ...]) -> Tensor:

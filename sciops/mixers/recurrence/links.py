@@ -9,6 +9,8 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
+from sciops.values import check_whole
+
 FOREVER = {"powers": lambda k: 2**k, "squares": lambda k: k * k + 1, "dense": lambda k: k + 1}
 
 
@@ -88,8 +90,7 @@ def offsets_of(pattern: str | Sequence[int], order: int) -> str | tuple[int, ...
     if pattern == "first_order":
         return (1,)
     if pattern == "order":
-        if not isinstance(order, Integral) or order < 1:
-            raise ValueError(f"order={order!r}: expected a whole number of at least 1")
+        check_whole(order=order)
         return tuple(range(1, order + 1))
     if isinstance(pattern, str):
         if pattern not in FOREVER:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from sciops.arrays.compiling import symbolic
 from sciops.mixers.checks import check_field, check_grid
+from sciops.values import check_whole
 
 
 class SequenceMixer(nn.Module):
@@ -34,8 +35,7 @@ class SequenceMixer(nn.Module):
 
     def __init__(self, channels: int, *, causal: bool = False) -> None:
         super().__init__()
-        if int(channels) != channels or channels < 1:
-            raise ValueError(f"channels={channels!r}: expected a positive whole number")
+        check_whole(channels=channels)
         self.channels, self.causal = channels, causal
 
     def forward(self, x: Tensor, grid: Any = None, *, mask: Tensor | None = None) -> Tensor:

@@ -18,6 +18,7 @@ from sciops.mixers.sequence.polynomial_features import Activation, PolynomialFea
 from sciops.mixers.sequence.running_means import running_means
 from sciops.mixers.sequence.segments import in_segments
 from sciops.mixers.sequence.self_attention import rotated
+from sciops.values import check_whole
 
 # torch's own hardsigmoid has no second derivative
 _GATES = {"sigmoid": torch.sigmoid, "hardsigmoid": lambda x: (x / 6 + 0.5).clamp(0, 1)}
@@ -111,9 +112,7 @@ class PolynomialMixer(SequenceMixer):
     ) -> None:
         super().__init__(channels, causal=causal)
         given = dict(degree=degree, block=block, gate_heads=gate_heads, groups=groups, chunk=chunk)
-        for name, value in given.items():
-            if value is not None and (int(value) != value or value < 1):
-                raise ValueError(f"{name}={value!r}: expected a whole number of at least 1")
+        check_whole(**{name: value for name, value in given.items() if value is not None})
         if block is not None and not causal:
             raise ValueError(f"block={block}: blocks follow one another in time, pass causal=True")
         check_choice("gate", gate, Gate)

@@ -18,6 +18,7 @@ from sciops.mixers.precision import full_precision, working_dtype
 from sciops.mixers.spectral import fourier, walls
 from sciops.mixers.spectral.mode_matrices import mode_matrices
 from sciops.mixers.traits import Matrices, Traits
+from sciops.values import check_whole
 
 _GAIN = 0.1  # root-mean-square gain per mode at the start
 
@@ -104,8 +105,7 @@ class SpectralMixer(nn.Module):
         self.basis, self.weights, self.compat_shift = basis, weights, compat_shift
         check_choice("basis", basis, Basis)
         check_choice("weights", weights, Weights)
-        if self.out_channels < 1:
-            raise ValueError(f"out_channels={out_channels!r}: expected a positive whole number")
+        check_whole(out_channels=self.out_channels)
         if not 1 <= len(self.modes) <= 3 or min(self.modes) < 1:
             raise ValueError(f"modes={modes!r}: expected one to three positive whole numbers, one per grid axis")
         if compat_shift and basis != "fourier":

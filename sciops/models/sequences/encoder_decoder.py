@@ -12,13 +12,14 @@ from torch import Tensor, nn
 
 from sciops.mixers.sequence import only_tokens
 from sciops.models.apply import evaluating
-from sciops.models.sequences.generation import Generated, beam_search, check_count, generate
+from sciops.models.sequences.generation import Generated, beam_search, generate
 from sciops.models.sequences.stack import SequenceStack
 from sciops.models.sequences.t5_decoder import DecoderState, T5Decoder
 from sciops.models.sequences.tokens import embedded, of_last
 from sciops.models.spine import description, hidden_width
 from sciops.models.summary import model_text
 from sciops.options import Count, CountOrZero, Probability, Within, read_options
+from sciops.values import check_whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,7 +186,7 @@ class EncoderDecoder(nn.Module):
         ValueError
             For several beams together with a temperature, top_k or top_p.
         """
-        check_count("beams", beams)
+        check_whole(beams=beams)
         draws = temperature != 0 or top_k is not None or top_p is not None
         if beams > 1 and draws:
             raise ValueError(f"beams={beams}: beam search does not sample; pass no temperature, top_k and top_p")

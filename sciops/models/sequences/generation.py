@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from sciops.mixers.sequence import selected
 from sciops.models.apply import evaluating
+from sciops.values import check_whole
 
 
 class Generated(NamedTuple):
@@ -71,7 +72,7 @@ def generate(
         raise ValueError(f"temperature={temperature!r}: expected a finite number of at least 0; 0 takes the likeliest")
     _check_filters(top_k, top_p)
     prompt, mask = _padded(prompt, mask, model)
-    check_count("tokens", tokens)
+    check_whole(tokens=tokens)
     ends = _ends(stop, prompt.device)
     made = torch.zeros(len(prompt), tokens, dtype=torch.int64, device=prompt.device)
     lengths = torch.full((len(prompt),), tokens, device=prompt.device)
@@ -161,8 +162,7 @@ def beam_search(
         with another offset).
     """
     prompt, mask = _padded(prompt, mask, model)
-    check_count("tokens", tokens)
-    check_count("beams", beams)
+    check_whole(tokens=tokens, beams=beams)
     ends, batch, device = _ends(stop, prompt.device), len(prompt), prompt.device
     made = torch.zeros(batch, beams, 0, dtype=torch.int64, device=device)
     lengths = torch.zeros(batch, beams, dtype=torch.int64, device=device)
@@ -263,12 +263,6 @@ def _ends(stop: int | Sequence[int] | None, device: torch.device) -> Tensor | No
 
 def _check_filters(top_k: int | None, top_p: float | None) -> None:
     if top_k is not None:
-        check_count("top_k", top_k)
+        check_whole(top_k=top_k)
     if top_p is not None and not 0 < top_p <= 1:
         raise ValueError(f"top_p={top_p!r}: expected a probability in 0 < p ≤ 1")
-
-
-def check_count(name: str, value: int) -> None:
-    """Raises ValueError unless the value is a whole number of at least 1."""
-    if not isinstance(value, Integral) or value < 1:
-        raise ValueError(f"{name}={value!r}: expected a whole number of at least 1")

@@ -18,6 +18,7 @@ from sciops.models.spine import check_input, description, hidden_width, make_nor
 from sciops.models.summary import model_text
 from sciops.models.wrappers import Normalized
 from sciops.options import Count, Within, read_options
+from sciops.values import check_whole
 
 CELLS = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
 
@@ -50,8 +51,7 @@ def truncated(
 
     steps=1 is full truncation: no gradient passes through time. Raises ValueError for steps below 1.
     """
-    if int(steps) != steps or steps < 1:
-        raise ValueError(f"steps={steps!r}: expected a whole number of at least 1")
+    check_whole(steps=steps)
     (layer,) = layers_of(rnn)
     outputs: list[Tensor] = []
     last = initial
@@ -286,8 +286,7 @@ def forecast(model: nn.Module, x: Tensor, steps: int) -> Tensor:
         raise ValueError(
             "forecast needs a Recurrent model with as many channels in as out, which gives the next reading"
         )
-    if int(steps) != steps or steps < 1:
-        raise ValueError(f"steps={steps!r}: expected a whole number of at least 1")
+    check_whole(steps=steps)
     encode = wrap.input.encode if wrap is not None and wrap.input is not None else lambda u: u
     decode = wrap.output.decode if wrap is not None and wrap.output is not None else lambda u: u
     axis = 2 if core.layout == "channels" else 1

@@ -18,6 +18,7 @@ from sciops.pde.darcy import five_point as scheme
 from sciops.pde.darcy.engines import Problem, engine_for, measured, restated
 from sciops.pde.darcy.system import coefficient_of, system_of
 from sciops.pde.darcy.walls import Boundary, Walls, write_values
+from sciops.values import check_whole
 
 __all__ = ["Solution", "SolverError", "residual", "solve"]
 
@@ -166,9 +167,7 @@ def solve(
         raise ValueError(f"on_failure={on_failure!r}: expected 'raise' or 'flag'")
     if not (isinstance(tol, (int, float, np.floating)) and 0 < tol < 1):
         raise ValueError(f"tol={tol!r}: expected a relative residual between 0 and 1, such as 1e-8")
-    for name, value in (("threads", 1 if threads is None else threads), ("max_iterations", max_iterations)):
-        if not (isinstance(value, (int, float, np.number)) and value >= 1 and value % 1 == 0):
-            raise ValueError(f"{name}={value!r}: expected a whole number of at least 1")
+    check_whole(max_iterations=max_iterations, threads=1 if threads is None else threads)
     coefficient, restore, single, grid = coefficient_of(a, grid, tensor, boundary)
     system = system_of(coefficient, grid, forcing, boundary, values, flux, transfer, mean, single)
     run = engine_for(backend, coefficient.device, tuple(axis.wraps for axis in system.axes))

@@ -15,6 +15,7 @@ from sciops.pde.elliptic import shifted_laplacian
 from sciops.pde.elliptic.eigenbasis import Boundary, Scheme
 from sciops.pde.elliptic.shifted_laplacian import Solution
 from sciops.pde.inputs import constant
+from sciops.values import check_whole
 
 __all__ = ["Solution", "solve"]
 
@@ -107,8 +108,7 @@ def _field(coefficient: Any, square: Tensor, p: shifted_laplacian.Problem) -> Te
 def _limits(tol: float, most: int) -> tuple[float, int]:
     if not (isinstance(tol, (int, float, np.number)) and 0 < tol < 1):
         raise ValueError(f"tol={tol!r}: expected a relative residual between 0 and 1, such as 1e-8")
-    if isinstance(most, bool) or not isinstance(most, (int, np.integer)) or most < 1:
-        raise ValueError(f"max_iterations={most!r}: expected a whole number of at least 1")
+    check_whole(max_iterations=most)
     return float(tol), int(most)
 
 

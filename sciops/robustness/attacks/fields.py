@@ -12,9 +12,10 @@ from torch import Tensor
 from sciops.grids import Grid, check_on_grid
 from sciops.robustness.attacks.objectives import Objective, check_values, value_and_gradient
 from sciops.robustness.attacks.projection import project_l2, project_linf
-from sciops.robustness.checks import check_choice, check_positive, check_whole
+from sciops.robustness.checks import check_choice, check_positive
 from sciops.robustness.field_norm import field_norm, per_sample, unit, weights_like
 from sciops.robustness.smoothing.noise import Noise, WhiteNoise
+from sciops.values import check_whole
 
 __all__ = ["Attack", "pgd", "random_perturbations"]
 

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 from sciops.models.apply import evaluating
 from sciops.robustness.attacks.fields import Norm, pgd
-from sciops.robustness.checks import check_choice, check_images, check_labels, check_whole
+from sciops.robustness.checks import check_choice, check_images, check_labels
 from sciops.robustness.field_norm import per_sample
+from sciops.values import check_whole
 
 __all__ = ["ImageAttack", "autoattack", "foolbox_attack", "image_pgd", "robust_accuracy"]
 

@@ -9,8 +9,8 @@ from torch import Tensor
 from sciops.grids import Grid, check_on_grid
 from sciops.robustness.attacks.fields import Attack
 from sciops.robustness.attacks.objectives import Objective, value_and_gradient
-from sciops.robustness.checks import check_whole
 from sciops.robustness.field_norm import field_norm, weights_like
+from sciops.values import check_whole
 
 __all__ = ["phase_flip_attack"]
 

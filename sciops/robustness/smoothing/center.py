@@ -13,11 +13,12 @@ from torch import Tensor
 
 from sciops.arrays.scale import widened
 from sciops.grids import Grid
-from sciops.robustness.checks import check_choice, check_whole
+from sciops.robustness.checks import check_choice
 from sciops.robustness.field_norm import field_norm
 from sciops.robustness.smoothing.noise import Noise
 from sciops.robustness.smoothing.noisy_fields import batch_of_fields, check_smoothing, noisy_outputs
 from sciops.robustness.statistics.order_statistics import shifted, upper_index
+from sciops.values import check_whole
 
 __all__ = ["CenterCertificate", "Centers", "certify_centers", "smooth_centers"]
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops.robustness.checks import check_certified, check_choice, check_whole
+from sciops.robustness.checks import check_certified, check_choice
 from sciops.robustness.smoothing.certificate import ABSTAIN, Certificate, Interval, Prediction, joined
 from sciops.robustness.smoothing.certifying import Plan, certify_group
 from sciops.robustness.smoothing.map_choice import choose_map
@@ -25,6 +25,7 @@ from sciops.robustness.smoothing.noisy_outputs import NoisyOutputs
 from sciops.robustness.smoothing.radii import Radius
 from sciops.robustness.smoothing.simplex_maps import SimplexMap
 from sciops.robustness.smoothing.votes import Tally
+from sciops.values import check_whole
 
 
 def certify(

@@ -9,10 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sciops.robustness.checks import check_certified, check_whole
+from sciops.robustness.checks import check_certified
 from sciops.robustness.smoothing.noisy_outputs import NoisyOutputs
 from sciops.robustness.smoothing.partitioning import choose_partition, expected_bounds
 from sciops.robustness.smoothing.simplex_maps import SimplexMap, default_maps, soft_radius
+from sciops.values import check_whole
 
 _SEED = 0x5EED_0F_7E_C401CE  # the choice is a function of its arguments; no certificate draws from this seed by habit
 

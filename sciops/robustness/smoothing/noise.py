@@ -26,7 +26,7 @@ from torch import Tensor
 from sciops.arrays.kinds import as_tensor
 from sciops.arrays.scale import norm_of, widened
 from sciops.grids import Grid, check_on_grid
-from sciops.robustness.checks import check_choice, check_positive, check_size, check_whole
+from sciops.robustness.checks import check_choice, check_positive, check_size
 from sciops.robustness.field_norm import field_norm
 from sciops.robustness.smoothing.eigenfunctions import (
     Boundary,
@@ -36,6 +36,7 @@ from sciops.robustness.smoothing.eigenfunctions import (
     outside_share,
     root_eigenvalues,
 )
+from sciops.values import check_whole
 
 __all__ = ["GaussianFieldNoise", "Noise", "WhiteNoise"]
 

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from sciops.arrays.kinds import as_tensor
 from sciops.grids import Grid, check_on_grid
-from sciops.robustness.checks import check_evaluation_mode, check_level, check_size, check_whole
+from sciops.robustness.checks import check_evaluation_mode, check_level, check_size
 from sciops.robustness.smoothing.noise import Noise
+from sciops.values import check_whole
 
 
 def noisy_outputs(

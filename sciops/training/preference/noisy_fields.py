@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from sciops.grids import Grid, check_on_grid
+from sciops.values import check_whole
 
 __all__ = ["mask_inputs", "mixed_rollout", "mixed_tiles", "mixed_with_another", "tile_weights"]
 
@@ -219,9 +220,8 @@ def mixed_rollout(
         For numbers out of range and a step that returns another shape.
     """
     _check_share("alpha", alpha)
-    for name, value, least in (("steps", steps, 1), ("untouched", untouched, 0)):
-        if int(value) != value or value < least:
-            raise ValueError(f"{name}={value!r}: expected a whole number of at least {least}")
+    check_whole(steps=steps)
+    check_whole(0, untouched=untouched)
     frames, marks, u = [], [], start
     for k in range(int(steps)):
         used = torch.rand(len(u), generator=generator, device=u.device) < (alpha if k >= untouched else 0.0)

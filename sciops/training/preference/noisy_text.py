@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from sciops.models.sequences.generation import generate
+from sciops.values import check_whole
 
 __all__ = ["NoisyText", "noisy_generate"]
 
@@ -96,8 +97,7 @@ def noisy_generate(
     """
     if not 0 <= alpha <= 1:
         raise ValueError(f"alpha={alpha!r}: expected the probability of a blind token, 0 ≤ α ≤ 1")
-    if int(untouched) != untouched or untouched < 0:
-        raise ValueError(f"untouched={untouched!r}: expected a whole number of tokens of at least 0")
+    check_whole(0, untouched=untouched)
     switched = _Switched(model, blind, torch.as_tensor(blind_prompt), alpha, int(untouched), banned, generator)
     found = generate(switched, prompt, tokens=tokens, mask=mask, generator=generator, **options)
     marks = torch.zeros_like(found.tokens, dtype=torch.bool)

@@ -11,6 +11,7 @@ from torch.autograd.function import Function, once_differentiable
 
 from sciops.arrays.compiling import refuse_functional
 from sciops.models.sequences.through_time.scan import Diagonal, reverse_scan
+from sciops.values import check_whole
 
 
 def highway_rnn(
@@ -54,10 +55,9 @@ def highway_rnn(
         raise ValueError(f"{type(rnn).__name__}: expected nn.GRU, nn.LSTM or a cell of theirs, whose gate is K")
     if getattr(rnn, "bidirectional", False) or getattr(rnn, "proj_size", 0):
         raise ValueError("highway_rnn: expected one direction and no projection; run one nn.GRU or nn.LSTM for each")
-    if int(iterations) != iterations or iterations < 0 or not 0 <= gamma <= 1:
-        raise ValueError(
-            f"iterations={iterations!r}, gamma={gamma!r}: expected a whole number ≥ 0 and a share in [0, 1]"
-        )
+    check_whole(0, iterations=iterations)
+    if not 0 <= gamma <= 1:
+        raise ValueError(f"gamma={gamma!r}: expected a share in [0, 1]")
     lstm, layers = isinstance(rnn, (nn.LSTM, nn.LSTMCell)), 1 if cell else module.num_layers
     batch_first, alone = not cell and module.batch_first, x.ndim == 2
     x = x.unsqueeze(1) if alone else x.transpose(0, 1) if batch_first else x
