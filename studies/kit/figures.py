@@ -46,7 +46,8 @@ def ticks(axis: Any, values: Sequence[float], label: Callable[[float], str] | No
 
 
 def name_points(axis: Any, points: Mapping[str, tuple[float, float]], *, fontsize: float = 6) -> None:
-    """Writes each name beside its point, at the first of several places where it covers no point, name or legend.
+    """Writes each name beside its point, at the first of several places where it covers no point, name or legend, and
+    no horizontal line.
 
     Call it last: places depend on the scales and limits of the axis. A name without a free place stands where it covers
     the least.
@@ -59,6 +60,8 @@ def name_points(axis: Any, points: Mapping[str, tuple[float, float]], *, fontsiz
     taken = [Bbox.from_bounds(x - 6, y - 6, 12, 12) for x, y in at.values()]
     if axis.get_legend() is not None:
         taken.append(axis.get_legend().get_window_extent())
+    lines = [line.get_window_extent() for line in axis.lines if line.get_linestyle() != "None"]
+    taken += [line.padded(1) for line in lines if line.height < 1]
     for name in sorted(points, key=lambda name: at[name][1]):
         best = None
         for dx, dy in places:

@@ -38,3 +38,14 @@ def test_names_beside_points_cover_neither_points_nor_each_other(tmp_path):
         axis.figure.draw_without_rendering()
         boxes = [text.get_window_extent() for text in axis.texts] + [axis.get_legend().get_window_extent()]
         assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
+
+
+def test_names_beside_points_cover_no_horizontal_line(tmp_path):
+    with figure(tmp_path / "a.png", width=5, height=4) as (_, axes):
+        axis = axes[0, 0]
+        axis.plot([1.0], [1.0], "o")
+        axis.set(xlim=(0, 2), ylim=(0, 2))
+        level = axis.axhline(1.0)
+        name_points(axis, {"on the line": (1.0, 1.0)})
+        axis.figure.draw_without_rendering()
+        assert not axis.texts[0].get_window_extent().overlaps(level.get_window_extent())
