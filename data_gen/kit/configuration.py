@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-import torch
-
+from sciops.arrays.devices import device_called
 from sciops.datasets.native import group_name
 from sciops.grids import Grid
 
@@ -113,8 +112,7 @@ def normalized(config: C) -> C:
         raise ValueError(f"--dtype {config.dtype}: expected float64 or float32")
     if not config.device.startswith(("cpu", "cuda")):
         raise ValueError(f"--device {config.device}: expected cpu or cuda, the solver needs float64")
-    if config.device.startswith("cuda") and not torch.cuda.is_available():
-        raise ValueError(f"--device {config.device}: there is no CUDA device here; take --device cpu")
+    device_called(config.device)
     if config.workers and config.scheduler is not None:
         raise ValueError(f"--workers {config.workers} --scheduler {config.scheduler}: take one of them")
     return config

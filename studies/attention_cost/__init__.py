@@ -24,7 +24,7 @@ from studies.kit.answers import extent, met, sentence
 from studies.kit.figures import ticks
 from studies.kit.limits import Rates, measured_rates
 from studies.kit.profiles import print_profiles, profiled
-from studies.kit.study import finished, opened
+from studies.kit.study import device_name, finished, opened
 from studies.kit.tables import print_table
 
 Sizes = tuple[int, int]
@@ -84,7 +84,7 @@ def run(config: Config) -> dict[str, Any]:
     with timing.threads(count):
         results = {
             "threads": count,
-            "device": torch.cuda.get_device_name() if config.device == "cuda" else "cpu",
+            "device": device_name(config.device),
             "rates": vars(measured_rates(count, device=config.device)),
             "equality": _equality(config),
             "one_level": _one_level(config),
@@ -137,7 +137,7 @@ def _step(config: Config, name: str, sizes: Sizes) -> Callable[[], Any]:
 def _timed(config: Config, steps: dict[str, Callable], rounds: int, warmup: int = 2) -> dict[str, list[float]]:
     import torch
 
-    wait = torch.cuda.synchronize if config.device == "cuda" else None
+    wait = torch.cuda.synchronize if config.device.startswith("cuda") else None
     return timing.interleaved(steps, rounds=rounds, warmup=warmup, synchronize=wait)
 
 
@@ -262,7 +262,7 @@ def _memory(config: Config, count: int) -> dict[str, dict[str, int]]:
     wanted += [("full, scores materialised", n) for n in config.full_sizes[:1]]
     table: dict[str, dict[str, int]] = {}
     for name, n in wanted:
-        if config.device == "cuda":
+        if config.device.startswith("cuda"):
             value = timing.device_peak(_step(config, name, (n, n)))
         else:
             arguments = (name, config.channels, (n, n), count, config.seed)

@@ -19,7 +19,7 @@ from sciops.plotting import PALETTE, figure
 from studies.device_equality.cases import CASES, difference, largest_allowed
 from studies.kit.answers import sentence
 from studies.kit.choices import require_known
-from studies.kit.study import finished, opened
+from studies.kit.study import device_name, finished, opened
 from studies.kit.tables import print_table
 from studies.kit.timing import target, threads
 
@@ -74,17 +74,6 @@ def answer(results: dict[str, Any]) -> str:
         f"the largest relative difference in float64 is {max(double):.0e}" if double else "",
         f"not: {', '.join(wrong)}" if wrong else "",
     )
-
-
-def device_name(device: str) -> str:
-    """What the device is called; ValueError in one line where it is not there."""
-    import torch
-
-    if torch.device(device).type != "cuda":
-        return device
-    if not torch.cuda.is_available():
-        raise ValueError(f"--device {device}: torch {torch.__version__} sees no CUDA device here; pass --device cpu")
-    return torch.cuda.get_device_name(device)
 
 
 def _row(case: str, device: str) -> dict[str, Any]:

@@ -16,10 +16,26 @@ def opened(config: Any, **about: Any) -> RunFolder:
     """The folder ``config.output``, with the configuration and the environment in it.
 
     about : seeds, methods and data, for `RunFolder.describe`
+
+    Raises ValueError where ``config.device`` is none, before anything is written.
     """
+    if hasattr(config, "device"):
+        from sciops.arrays.devices import device_called
+
+        device_called(config.device)
     folder = RunFolder(config.output)
     folder.describe(config, **about)
     return folder
+
+
+def device_name(device: str) -> str:
+    """What results call it: the model of a CUDA device, otherwise the name itself. Raises ValueError as `opened`."""
+    import torch
+
+    from sciops.arrays.devices import device_called
+
+    found = device_called(device)
+    return torch.cuda.get_device_name(found) if found.type == "cuda" else device
 
 
 def picked(config: Any, names: str, prefix: str = "") -> dict[str, Any]:

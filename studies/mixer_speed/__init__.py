@@ -22,7 +22,7 @@ from sciops.plotting import figure, series
 from studies.kit.answers import extent, listed, met, sentence
 from studies.kit.limits import Rates, measured_rates
 from studies.kit.profiles import print_profiles, profiled
-from studies.kit.study import finished, opened
+from studies.kit.study import device_name, finished, opened
 from studies.kit.tables import grouped, print_table
 from studies.kit.timing import print_targets, target, threads
 from studies.mixer_speed import epochs, layer, network
@@ -121,7 +121,7 @@ def run(config: Config) -> dict[str, Any]:
     crossed = {"last": config.crossing_points, "leading": config.crossing_points}
     results = {
         "threads": count,
-        "device": torch.cuda.get_device_name() if config.device.startswith("cuda") else "cpu",
+        "device": device_name(config.device),
         "rates": vars(measured_rates(**shared)),
         "float64": layer.check_float64(device=config.device),
         "layers": layers,

@@ -25,7 +25,7 @@ from studies.kit.answers import listed, met, sentence
 from studies.kit.choices import require_installed
 from studies.kit.solver_cases import check as _check
 from studies.kit.solver_cases import fields, matrix_of
-from studies.kit.study import finished, opened
+from studies.kit.study import device_name, finished, opened
 from studies.kit.tables import print_table
 from studies.kit.timing import exponent, interleaved, print_targets, ratio, target, threads
 from studies.solver_speed.cold import first_solves, show
@@ -126,8 +126,6 @@ def _run_cold(config: Config) -> dict[str, Any]:
 
 def _run_on_device(config: Config) -> dict[str, Any]:
     """Measures the torch form on the device alone, prints and writes results.json."""
-    import torch
-
     if config.device == "cpu":
         raise ValueError("--only-device with --device cpu: expected a device such as cuda")
     require_installed({"numba": '"sciops[fast]"'})
@@ -141,7 +139,7 @@ def _run_on_device(config: Config) -> dict[str, Any]:
         )
         for row in found
     ]
-    results = {"device": found, "name": torch.cuda.get_device_name(config.device), "targets": rows}
+    results = {"device": found, "name": device_name(config.device), "targets": rows}
     folder.write_results(results)
     _print_device(found)
     print_targets(rows)

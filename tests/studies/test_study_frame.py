@@ -1,14 +1,18 @@
 """The frame of a study: options by name, what is written and printed, and the error of a study that has to fail."""
 
+import importlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import torch
 
 from studies.kit.answers import extent, listed, met, sentence
 from studies.kit.choices import require_installed
-from studies.kit.study import finished, opened, picked
+from studies.kit.study import device_name, finished, opened, picked
+
+NO_CUDA = pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")
 
 
 @dataclass(frozen=True)
@@ -63,3 +67,36 @@ def test_what_is_not_installed_is_named_with_its_package():
     require_installed({"json": "none"})
     with pytest.raises(ImportError, match="needs no_such_module: pip install 'sciops.cluster.'"):
         require_installed({"json": "none", "no_such_module": "'sciops[cluster]'"})
+
+
+@dataclass(frozen=True)
+class OnDevice:
+    device: str
+    output: Path
+
+
+@pytest.mark.parametrize(
+    ("device", "line"),
+    [
+        pytest.param("cuda", "there is no CUDA device here", marks=NO_CUDA),
+        pytest.param("cuda:1", "there is no CUDA device here", marks=NO_CUDA),
+        ("gpu", "expected 'auto', 'cpu', 'cuda', 'cuda:1' or 'mps'"),
+        ("", "expected 'auto', 'cpu'"),
+    ],
+)
+def test_a_device_that_is_not_there_is_one_line_before_anything_is_written(tmp_path, device, line):
+    with pytest.raises(ValueError, match=f"^device='{device}': {line}"):
+        opened(OnDevice(device, tmp_path / "run"))
+    with pytest.raises(ValueError, match=f"^device='{device}': {line}"):
+        device_name(device)
+    assert not list(tmp_path.iterdir())
+    assert opened(OnDevice("cpu", tmp_path / "run")).path.exists() and device_name("cpu") == "cpu"
+
+
+@NO_CUDA
+@pytest.mark.parametrize("name", ["attention_cost", "mixer_speed", "solver_speed"])
+def test_studies_of_speed_refuse_a_device_that_is_not_there(tmp_path, name):
+    study = importlib.import_module(f"studies.{name}")
+    with pytest.raises(ValueError, match="^device='cuda': there is no CUDA device here"):
+        study.run(study.Config(device="cuda", output=tmp_path / "run"))
+    assert not list(tmp_path.iterdir())

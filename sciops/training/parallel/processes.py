@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from sciops.arrays.devices import device_called
 from sciops.training.config import TrainConfig
 from sciops.training.parallel import sharding
 
@@ -155,19 +156,12 @@ def _joined(device: torch.device) -> tuple[int, int]:
 def _device(name: str, several: bool) -> torch.device:
     """The device of this process; raises ValueError for one that is not there, or that several processes cannot
     share."""
-    try:
-        device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
-    except RuntimeError:
-        raise ValueError(f"device={name!r}: expected 'auto', 'cpu', 'cuda', 'cuda:1' or 'mps'") from None
+    device = device_called(name)
     if several and (device.index is not None or device.type not in ("cpu", "cuda")):
         raise ValueError(f"device={name!r} is for one process; several take a device each: pass device='auto' or 'cpu'")
     if device.type != "cuda":
         return device
-    devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if devices == 0:
-        raise ValueError(f"device={name!r}: there is no CUDA device here; pass device='auto' or 'cpu'")
-    if device.index is not None and device.index >= devices:
-        raise ValueError(f"device={name!r}: expected a number below {devices}, the CUDA devices there are")
+    devices = torch.cuda.device_count()
     here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     if several and here > devices:
         raise ValueError(
