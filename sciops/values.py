@@ -9,14 +9,18 @@ from typing import Any, NamedTuple
 
 
 class Check(NamedTuple):
-    """``check(name, value)`` raises ValueError unless the value is what is expected."""
+    """``check(name, value)`` raises ValueError unless the value is what is expected.
+
+    remedy : what the line says besides, of a value that does not hold
+    """
 
     expected: str
     holds: Callable[[Any], bool]
+    remedy: Callable[[Any], str] = lambda value: ""
 
     def __call__(self, name: str, value: Any) -> None:
         if not self.holds(value):
-            raise ValueError(f"{name}={value!r}: expected {self.expected}")
+            raise ValueError(f"{name}={value!r}: expected {self.expected}{self.remedy(value)}")
 
 
 def one_of(names: Collection[str]) -> Check:
@@ -26,13 +30,22 @@ def one_of(names: Collection[str]) -> Check:
 
 def whole(least: int) -> Check:
     """The value is an integer, of Python or numpy, of at least `least`; True, False and 2.0 are none."""
-    return Check(f"a whole number of at least {least}", lambda value: _is_whole(value) and value >= least)
+    return Check(
+        f"a whole number of at least {least}",
+        lambda value: _is_whole(value) and value >= least,
+        lambda value: f", such as {value:.0f}" if _has_point(value) and value >= least else "",
+    )
 
 
 def check_whole(least: int = 1, **numbers: Any) -> None:
     """Raises ValueError, naming the argument, for what is not a whole number of at least `least`."""
     for name, value in numbers.items():
         whole(least)(name, value)
+
+
+def _has_point(value: Any) -> bool:
+    """Whether it is a float without a fraction, such as 2.0."""
+    return isinstance(value, float) and value.is_integer()
 
 
 def _is_whole(value: Any) -> bool:

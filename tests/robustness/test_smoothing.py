@@ -218,7 +218,7 @@ def test_on_a_gpu_with_either_generator():
         ({"sigma": 0.0}, "sigma=0.0"),
         ({"alpha": 1.0}, "alpha=1.0"),
         ({"samples": 1}, "samples=1: expected a whole number of at least 2"),
-        ({"samples": 100.0}, "samples=100.0: expected a whole number of at least 2"),
+        ({"samples": 100.0}, "samples=100.0: expected a whole number of at least 2, such as 100$"),
         ({"samples": True}, "samples=True"),
         ({"selection_samples": 0.5}, "selection_samples=0.5: expected a whole number of at least 1"),
         ({"batch_size": -3}, "batch_size=-3"),
