@@ -8,7 +8,7 @@ import torch
 
 from sciops.mixers import FullAttention, MultipoleAttention
 from studies import attention_cost as study
-from studies.attention_cost import arms
+from studies.attention_cost import arms, report
 
 SMALL = study.Config(
     channels=8,
@@ -50,8 +50,8 @@ def test_a_wrong_layer_ends_the_run(monkeypatch):
 
 
 def test_exponents_are_those_of_the_powers():
-    assert study.exponent({"8": 3.0, "16": 12.0, "64": 3.0 * 8**2}) == pytest.approx(1.0)
-    assert study.exponent({"8": 2.0, "16": 2.0 * 16}) == pytest.approx(2.0)
+    assert report.exponent({"8": 3.0, "16": 12.0, "64": 3.0 * 8**2}) == pytest.approx(1.0)
+    assert report.exponent({"8": 2.0, "16": 2.0 * 16}) == pytest.approx(2.0)
 
 
 def test_a_small_run_leaves_its_numbers(tmp_path, monkeypatch, capsys):

@@ -5,7 +5,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from sciops.mixers import MultipoleAttention, SpectralMixer
-from studies.attention_cost import arms, operations
+from studies.attention_cost import arms
+from studies.attention_cost.report import operations
 from studies.kit.limits import Rates, measured_rates
 from studies.mixer_speed import layer
 
