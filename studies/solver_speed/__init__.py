@@ -8,9 +8,6 @@ for which the solver is compiled.
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,16 +17,14 @@ import numpy as np
 
 from sciops.grids import Grid
 from sciops.pde import darcy
-from sciops.plotting import figure, series
-from studies.kit.answers import listed, met, sentence
 from studies.kit.choices import require_installed
-from studies.kit.solver_cases import check as _check
 from studies.kit.solver_cases import fields, matrix_of
 from studies.kit.study import device_name, finished, opened
-from studies.kit.tables import print_table
 from studies.kit.timing import exponent, interleaved, print_targets, ratio, target, threads
 from studies.solver_speed.cold import first_solves, show
 from studies.solver_speed.device import on_device
+from studies.solver_speed.peers import compare, timed, with_pyamg, with_spsolve
+from studies.solver_speed.report import answer, draw, print_device, print_report, targets
 from studies.solver_speed.traffic import bytes_moved, rate_within, workspace
 
 
@@ -61,17 +56,7 @@ PRESETS = {
     "gpu": Config(device="cuda", only_device=True, output=Path("runs/solver_speed_gpu")),
 }
 
-TARGETS = {
-    "numba over pyamg, 12/3": 40.0,
-    "numba over spsolve, 12/3": 35.0,
-    "torch over pyamg, 12/3": 2.5,
-    "numba over pyamg, 100:1": 14.0,
-}
-PEERS = ("pyamg", "spsolve")
 COLD_TARGET, CACHED_TARGET = 12.0, 1.5  # processor seconds
-GROWTH_TARGET = 1.15
-SCALING = 1.9  # of two threads on many small systems
-BANDWIDTH = 0.7  # of what small systems move, at the rate of the cache they lie in, over the time they take
 
 
 def run(config: Config) -> dict[str, Any]:
@@ -92,20 +77,8 @@ def run(config: Config) -> dict[str, Any]:
             "small": _small(config),
             "device": on_device(config) if config.device != "cpu" else None,
         }
-    results["targets"] = _targets(results)
-    return finished(folder, results, _draw, _print, answer=answer, picture="solver_speed.png")
-
-
-def answer(results: dict[str, Any]) -> str:
-    """How many times as fast as its peers the solver is, and how its time grows."""
-    speed, growth = results["speed"]["ratios"], results["growth"]
-    n = results["speed"]["rows"]["12/3"][0]["n"]
-    said = listed(f"{speed[f'numba over {peer}, 12/3']['median']:.1f} times as fast as {peer}" for peer in PEERS)
-    return sentence(
-        f"on {n}² nodes and one thread the compiled solver is {said} at the same residual; its time grows as "
-        f"(unknowns)^{growth['exponents']['numba']:.2f} from {growth['from']}² to {growth['to']}²",
-        met(results["targets"]),
-    )
+    results["targets"] = targets(results)
+    return finished(folder, results, draw, print_report, answer=answer, picture="solver_speed.png")
 
 
 def _run_cold(config: Config) -> dict[str, Any]:
@@ -141,7 +114,7 @@ def _run_on_device(config: Config) -> dict[str, Any]:
     ]
     results = {"device": found, "name": device_name(config.device), "targets": rows}
     folder.write_results(results)
-    _print_device(found)
+    print_device(found)
     print_targets(rows)
     print(f"\nresults.json in {folder.path}")
     return results
@@ -176,76 +149,12 @@ def _maximum_principle(config: Config) -> list[dict[str, Any]]:
     return rows
 
 
-def _pyamg(A, b: np.ndarray, tol: float) -> np.ndarray:
-    import pyamg
-
-    return pyamg.ruge_stuben_solver(A).solve(b, tol=tol, accel="cg")
-
-
-def _spsolve(A, b: np.ndarray, tol: float) -> np.ndarray:
-    from scipy.sparse.linalg import spsolve
-
-    return spsolve(A, b)
-
-
-def _timed(call: Callable, *arguments: Any, **options: Any) -> tuple[float, Any]:
-    start = time.perf_counter()
-    result = call(*arguments, **options)
-    return time.perf_counter() - start, result
-
-
-def _pyamg_tolerance(A, b: np.ndarray, tol: float) -> float:
-    """What to ask of pyamg so that the *true* residual reaches tol: its own test is on a norm of its own."""
-    for asked in (tol, 0.5 * tol, 0.25 * tol, 0.1 * tol):
-        if np.linalg.norm(b - A @ _pyamg(A, b, asked)) <= tol * np.linalg.norm(b):
-            return asked
-    raise RuntimeError(f"pyamg does not reach a true residual of {tol:.0e}")
-
-
-def _compare(a: np.ndarray, config: Config, repeats: int, peers: dict[str, Callable], torch_too: bool) -> list[dict]:
-    """One row a solver: times per sample of every repeat, their median, the worst true residual, iterations."""
-    systems = {i: matrix_of(a[i]) for i in {r % len(a) for r in range(repeats)}}
-    forms = ["numba", "torch"] if torch_too else ["numba"]
-    darcy.solve(a[:1], tol=config.tol, threads=1)  # compiles, or loads what was compiled before
-    asked = {r: _pyamg_tolerance(*systems[r], config.tol) if "pyamg" in peers else None for r in systems}
-    times: dict[str, list[float]] = {name: [] for name in [*forms, *peers]}
-    residuals: dict[str, list[float]] = {name: [] for name in times}
-    iterations = {}
-    for repeat in range(repeats):
-        i = repeat % len(a)
-        A, b = systems[i]
-        for form in forms:
-            seconds, solution = _timed(darcy.solve, a, tol=config.tol, backend=form, threads=1)
-            if form == "numba":
-                reference = solution.u[i, 1:-1, 1:-1]
-            times[form].append(seconds / len(a))
-            residuals[form].append(_check(form, A, b, solution.u[i, 1:-1, 1:-1], reference, config.tol))
-            iterations[form] = int(solution.iterations.max())
-        for name, solver in peers.items():
-            matrix = A.tocsc() if name == "spsolve" else A
-            seconds, u = _timed(solver, matrix, b, asked[i] if name == "pyamg" else config.tol)
-            times[name].append(seconds)
-            residuals[name].append(_check(name, A, b, u, reference, config.tol))
-    return [
-        {
-            "solver": name,
-            "n": a.shape[1],
-            "batch": len(a) if name in forms else 1,
-            "seconds": float(np.median(times[name])),
-            "all_seconds": times[name],
-            "residual": max(residuals[name]),
-            "iterations": iterations.get(name),
-        }
-        for name in times
-    ]
-
-
 def _speed(config: Config) -> dict[str, Any]:
-    both = {"pyamg": _pyamg, "spsolve": _spsolve}
+    both = {"pyamg": with_pyamg, "spsolve": with_spsolve}
     rows, ratios = {}, {}
-    for kind, peers in (("12/3", both), ("100:1", {"pyamg": _pyamg})):
+    for kind, peers in (("12/3", both), ("100:1", {"pyamg": with_pyamg})):
         a = fields(kind, config.size, config.samples, config.seed)
-        rows[kind] = _compare(a, config, config.repeats, peers, torch_too=True)
+        rows[kind] = compare(a, config.repeats, peers, tol=config.tol)
         seconds = {row["solver"]: np.array(row["all_seconds"]) for row in rows[kind]}
         for form in ("numba", "torch"):
             for peer in peers:
@@ -264,7 +173,7 @@ def _hard(config: Config) -> list[dict[str, Any]]:
     for n in config.hard_sizes:
         for kind in ("1e4:1", "pixels 1e4:1", "1e6:1"):
             a = fields(kind, n, config.hard_samples, config.seed + 2)
-            seconds, solution = _timed(darcy.solve, a, tol=config.tol, threads=1, on_failure="flag")
+            seconds, solution = timed(darcy.solve, a, tol=config.tol, threads=1, on_failure="flag")
             for i, status in enumerate(solution.status):
                 A, b = matrix_of(a[i])
                 rho = np.linalg.norm(b - A @ solution.u[i, 1:-1, 1:-1].ravel()) / np.linalg.norm(b)
@@ -294,14 +203,14 @@ def _growth(config: Config) -> dict[str, Any]:
     rows = []
     for _ in range(config.repeats):
         for n, a in batches.items():
-            seconds, solution = _timed(darcy.solve, a, tol=config.tol, threads=1)
+            seconds, solution = timed(darcy.solve, a, tol=config.tol, threads=1)
             numba[n].append(seconds / len(a))
             if not (solution.residual <= config.tol).all():
                 raise RuntimeError(f"n = {n}: residual {solution.residual.max():.1e}")
     for n, a in batches.items():
         rows.append({"solver": "numba", "n": n, "seconds": float(np.median(numba[n]))})
-        peers = {"pyamg": _pyamg, "spsolve": _spsolve} if n <= config.slow_peers_to else {"pyamg": _pyamg}
-        others = _compare(a, config, 1, peers, torch_too=True)
+        peers = {"pyamg": with_pyamg, "spsolve": with_spsolve} if n <= config.slow_peers_to else {"pyamg": with_pyamg}
+        others = compare(a, 1, peers, tol=config.tol)
         rows += [{k: row[k] for k in ("solver", "n", "seconds")} for row in others if row["solver"] != "numba"]
     low, high = min(config.growth), max(config.growth)
     exponents = {}
@@ -327,78 +236,3 @@ def _small(config: Config) -> list[dict[str, Any]]:
         row = {"n": n, "batch": len(a), "seconds": per_sample, "ratio": ratio(times["1"], times["2"])}
         rows.append({**row, "bytes": moved, "rate": rate, "share": moved / rate / per_sample["1"]})
     return rows
-
-
-def _targets(results: dict[str, Any]) -> list[dict[str, Any]]:
-    ratios, growth = results["speed"]["ratios"], results["growth"]
-    rows = [target(what, ratios[what]["median"], least=least) for what, least in TARGETS.items()]
-    if (os.cpu_count() or 1) >= 2:
-        for row in results["small"]:
-            what = f"two threads over one, {row['n']}², batch {row['batch']}"
-            rows.append(target(what, row["ratio"]["median"], least=SCALING))
-    for row in results["small"]:
-        what = f"bandwidth of the cache reached, {row['n']}², one thread"
-        rows.append(target(what, row["share"], least=BANDWIDTH))
-    what = f"growth exponent, {growth['from']}² → {growth['to']}²"
-    return [*rows, target(what, growth["exponents"]["numba"], most=GROWTH_TARGET)]
-
-
-def _print(results: dict[str, Any]) -> None:
-    constants = ", ".join(f"{row['n']}: {row['constant']:.4f}" for row in results["order"])
-    print(f"order 2: max error · (n − 1)² at n = {constants}")
-    print_table(
-        results["maximum_principle"], "kind; n; least u=minimum:.2e; most=maximum:.2e", title="maximum principle"
-    )
-    rows = [{"kind": kind, **row} for kind, rows in results["speed"]["rows"].items() for row in rows]
-    columns = "kind; solver; n; batch; ms=1e3*seconds:.1f; its=iterations; true residual=residual:.1e"
-    print_table(rows, columns, title="per sample, one thread")
-    print_table(results["speed"]["ratios"], "faster=name; median:.1f; least:.1f; most:.1f", title="")
-    ends = lambda row: ", ".join(f"{count} {name}" for name, count in row["status"].items())  # noqa: E731
-    columns = "its=iterations; residual:.1e; floor:.1e; ms/sample=1e3*seconds:.1f"
-    print_table(results["hard"], "kind; n", ("how the samples end", ends), columns, title="high contrast")
-    growth = results["growth"]
-    exponents = ", ".join(f"{solver} {value:.3f}" for solver, value in growth["exponents"].items())
-    if results["device"]:
-        _print_device(results["device"])
-    columns = "n; batch; one thread, µs/sample=1e6*seconds.1:.0f; two=1e6*seconds.2:.0f; ratio=ratio.median:.2f; "
-    columns += "MB moved=1e-6*bytes:.1f; cache, GB/s=1e-9*rate:.0f; share=share:.2f"
-    print_table(results["small"], columns, title="many small systems")
-    print(f"\ntime ~ unknowns^p from {growth['from']}² to {growth['to']}²: {exponents}")
-    print_targets(results["targets"])
-
-
-def _print_device(rows: list[dict[str, Any]]) -> None:
-    columns = "kind; n; batch; ms/sample=1e3*seconds:.3f; its=iterations; bytes per unknown=bytes_per_unknown:.0f"
-    compiled = "compiled, one core, ms/sample=1e3*compiled_seconds:.2f"
-    print_table(rows, columns, compiled, title="on the device")
-
-
-def _draw(results: dict[str, Any], path: Path) -> None:
-    caption = (
-        "Time per sample against the number of grid points, and how many times faster than its peers the solver is, "
-        "median and range over rounds."
-    )
-    with figure(path, 1, 2, width=3.8, height=3.0, caption=caption) as (_, axes):
-        times, ratios = axes[0]
-        for solver, style in zip(("numba", "torch", "pyamg", "spsolve"), series()):
-            rows = [row for row in results["growth"]["rows"] if row["solver"] == solver]
-            p = results["growth"]["exponents"].get(solver)
-            label = solver if p is None else f"{solver}, exponent {p:.2f}"
-            times.loglog([row["n"] ** 2 for row in rows], [1e3 * row["seconds"] for row in rows], label=label, **style)
-        times.set(xlabel="grid points", ylabel="time per sample (ms), one thread", title="12/3 fields, equal residual")
-        times.set_ylim(bottom=0.1 * times.get_ylim()[0])
-        times.legend(loc="lower right")
-        names = list(TARGETS)
-        middle = np.array([results["speed"]["ratios"][name]["median"] for name in names])
-        spread = np.array([[results["speed"]["ratios"][name][k] for name in names] for k in ("least", "most")])
-        error = np.maximum(0, np.stack([middle - spread[0], spread[1] - middle]))
-        style = next(series())
-        ratios.barh(names, middle, xerr=error, color=style["color"], height=0.6)
-        ratios.plot(
-            list(TARGETS.values()), names, linestyle="none", marker="|", markersize=12, color="black", label="target"
-        )
-        ratios.set(
-            xlabel="times faster (median; least to most)", title=f"{results['speed']['rows']['12/3'][0]['n']}² nodes"
-        )
-        ratios.invert_yaxis()
-        ratios.legend(loc="lower right", bbox_to_anchor=(1.0, 0.25))

@@ -7,8 +7,9 @@ import pytest
 
 from data_gen import darcy as generator
 from studies import generation_speed as study
-from studies import solver_speed
 from studies.generation_speed import peer
+from studies.kit import solver_cases
+from studies.solver_speed.peers import with_spsolve
 
 pytest.importorskip("pyamg")
 pytest.importorskip("numba")
@@ -16,11 +17,11 @@ TINY = study.Config(size=33, samples=4, peer_samples=2, rounds=1, compressions=(
 
 
 def test_the_peer_assembles_the_same_matrix_as_another_study():
-    a = solver_speed.fields("12/3", 17, 1, 0)[0]
-    (mine, b), (other, c) = peer.matrix_of(a), solver_speed.matrix_of(a)
+    a = solver_cases.fields("12/3", 17, 1, 0)[0]
+    (mine, b), (other, c) = peer.matrix_of(a), solver_cases.matrix_of(a)
     assert abs(mine - other).max() <= 1e-15 * abs(other).max() and np.array_equal(b, c)
     u, rho = peer.solve(a, 1e-8)
-    exact = solver_speed._spsolve(other.tocsc(), c, 0.0).reshape(15, 15)
+    exact = with_spsolve(other.tocsc(), c, 0.0).reshape(15, 15)
     np.testing.assert_allclose(u[1:-1, 1:-1], exact, rtol=0, atol=1e-7 * exact.max())
     assert rho <= 1e-8 and study._residual(a, u) == rho
 

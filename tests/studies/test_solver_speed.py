@@ -9,15 +9,16 @@ import pytest
 from sciops.grids import Grid
 from sciops.pde import darcy
 from studies import solver_speed as study
-from studies.solver_speed import cold
+from studies.kit.solver_cases import check, fields, matrix_of
+from studies.solver_speed import cold, peers, report
 
 
 def test_the_study_s_matrix_is_another_assembly_of_the_same_scheme():
     a = np.exp(np.random.default_rng(0).standard_normal((1, 12, 12)))
-    A, b = study.matrix_of(a[0])
+    A, b = matrix_of(a[0])
     assert abs(A - A.T).max() == 0
     u = np.zeros((1, 12, 12))
-    u[0, 1:-1, 1:-1] = study._spsolve(A.tocsc(), b, 0.0).reshape(10, 10)
+    u[0, 1:-1, 1:-1] = peers.with_spsolve(A.tocsc(), b, 0.0).reshape(10, 10)
     assert darcy.residual(a, u)[0] < 1e-13
     rough = np.random.default_rng(1).standard_normal((1, 12, 12))
     mine = np.linalg.norm(b - A @ rough[0, 1:-1, 1:-1].ravel()) / np.linalg.norm(b)
@@ -25,13 +26,13 @@ def test_the_study_s_matrix_is_another_assembly_of_the_same_scheme():
 
 
 def test_a_wrong_or_unfinished_solution_ends_the_run():
-    A, b = study.matrix_of(study.fields("12/3", 17, 1, 0)[0])
-    u = study._spsolve(A.tocsc(), b, 0.0)
-    assert study._check("spsolve", A, b, u, u, 1e-8) < 1e-12
+    A, b = matrix_of(fields("12/3", 17, 1, 0)[0])
+    u = peers.with_spsolve(A.tocsc(), b, 0.0)
+    assert check("spsolve", A, b, u, u, 1e-8) < 1e-12
     with pytest.raises(RuntimeError, match="peer: residual"):
-        study._check("peer", A, b, u * (1 + 1e-6), u, 1e-8)
+        check("peer", A, b, u * (1 + 1e-6), u, 1e-8)
     with pytest.raises(RuntimeError, match="away from sciops' solution"):
-        study._check("peer", A, b, u, u * (1 + 1e-6), 1e-8)
+        check("peer", A, b, u, u * (1 + 1e-6), 1e-8)
 
 
 def test_a_small_run_leaves_its_numbers(tmp_path, capsys):
@@ -62,7 +63,7 @@ def test_a_small_run_leaves_its_numbers(tmp_path, capsys):
     )
     np.testing.assert_allclose(results["growth"]["exponents"]["numba"], np.log(high / low) / np.log((63 / 31) ** 2))
     by_name = {row["what"]: row for row in results["targets"]}
-    assert set(study.TARGETS) < set(by_name)
+    assert set(report.TARGETS) < set(by_name)
     assert by_name["numba over spsolve, 12/3"]["met"] == (ratio >= 35.0)
     saved = json.loads((tmp_path / "results.json").read_text())
     assert saved["speed"]["ratios"] == results["speed"]["ratios"]
