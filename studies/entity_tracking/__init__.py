@@ -35,7 +35,8 @@ import torch
 
 from studies.entity_tracking.arms import Training, block_model, resolvent_model, softmax_model, summary, trained
 from studies.entity_tracking.evidence import blocks, boxes, crossing, language
-from studies.entity_tracking.report import answer, draw, print_all, targets, verdicts
+from studies.entity_tracking.figures import draw
+from studies.entity_tracking.report import answer, print_all, targets, verdicts
 from studies.entity_tracking.timings import tile_times, times
 from studies.kit.cells import kept
 from studies.kit.choices import require_known
