@@ -158,6 +158,6 @@ def _named(values: Any, tasks: Iterable[str] | None) -> tuple[np.ndarray, tuple[
 def _check(groups: int, count: int, how: str) -> None:
     check_whole(groups=groups)
     if groups > count:
-        raise ValueError(f"groups={groups}: expected at most {count}, the number of tasks")
+        raise ValueError(f"groups={groups}: expected a whole number from 1 to {count}, the number of tasks")
     if how not in ("sum", "mean"):
         raise ValueError(f"how={how!r}: expected 'sum' or 'mean'")

@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from sciops.arrays.devices import device_called
+from sciops.arrays.devices import device_called, device_named
 from sciops.training.config import TrainConfig
 from sciops.training.parallel import sharding
 
@@ -156,10 +156,10 @@ def _joined(device: torch.device) -> tuple[int, int]:
 def _device(name: str, several: bool) -> torch.device:
     """The device of this process; raises ValueError for one that is not there, or that several processes cannot
     share."""
-    device = device_called(name)
+    device = device_named(name)
     if several and (device.index is not None or device.type not in ("cpu", "cuda")):
         raise ValueError(f"device={name!r} is for one process; several take a device each: pass device='auto' or 'cpu'")
-    if device.type != "cuda":
+    if device_called(name).type != "cuda":
         return device
     devices = torch.cuda.device_count()
     here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
